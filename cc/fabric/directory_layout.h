@@ -16,15 +16,19 @@
 #include <cstdint>
 
 #include "cc/rdma_model/fault_table.h"
+#include "cc/rdma_model/topology.h"
 #include "cc/rdma_model/types.h"
 
 namespace railhop::fabric {
 
 inline constexpr uint64_t kDirectoryMagic = 0x31304c4941523031;  // changes with the layout
-inline constexpr int kMaxDevices = 64;       // of all hosts
-inline constexpr int kMaxPortsPerDevice = 2;
-inline constexpr int kMaxGids = 16;          // entries of a port's GID table
-inline constexpr int kMaxPkeys = 8;
+inline constexpr int kMaxHosts = rdma::kTopologyMaxHosts;
+inline constexpr int kMaxNets = rdma::kTopologyMaxNets;
+inline constexpr int kMaxDevices = rdma::kTopologyMaxDevices;  // of all hosts
+inline constexpr int kMaxPortsPerDevice = rdma::kTopologyMaxPorts;
+inline constexpr int kMaxGids = rdma::kTopologyMaxGids;  // entries of a port's GID table
+inline constexpr int kMaxPkeys = rdma::kTopologyMaxPkeys;
+inline constexpr int kNameBytes = 32;        // of a host, net or device, with its final 0
 inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kQpnIndexBits = 18;     // queue pairs alive in one fabric: 262,144
 inline constexpr int kMaxPortEvents = 4096;  // ring
@@ -56,6 +60,9 @@ struct PortEntry {
   uint32_t active_speed;
   uint32_t pkey_count;
   uint32_t net;                          // ports of one net reach each other; see Directory::routes
+  uint32_t speed_gbps;
+  uint64_t guid;                         // host order
+  uint64_t subnet_prefix;                // host order; InfiniBand only
   char netdev[16];                       // "eth0"; empty for none
   // Counted by whoever moves the packet (relaxed); read by show and sysfs.
   std::atomic<uint64_t> tx_packets, tx_bytes, rx_packets, rx_bytes;
@@ -74,7 +81,7 @@ struct DeviceCaps {
 };
 
 struct DeviceEntry {
-  char name[32];
+  char name[kNameBytes];
   uint32_t host;                         // index of the simulated host it sits in
   uint32_t port_count;
   uint64_t node_guid;                    // host order
@@ -83,6 +90,7 @@ struct DeviceEntry {
   char fw_ver[32];
   char pci_address[16];                  // "0000:17:00.0"
   int32_t numa_node;
+  int32_t open_errno;                    // what opening it gives; 0: it opens
   DeviceCaps caps;
   std::atomic<uint32_t> removed;         // set by control
   std::atomic<uint32_t> generation;      // counts removals and returns
@@ -100,9 +108,10 @@ struct ProcessSlot {
   std::atomic<uint64_t> start_time;      // of the process, from /proc/<pid>/stat, to tell a reused pid
 };
 
-// Finds a queue pair by number: entry (qpn & (2^18 - 1)) is it when `qpn` is equal.
+// Finds a queue pair by number: entry (qpn & (2^18 - 1)) is it when `qpn` is equal. A number is 6 bits of generation
+// above 18 bits of index; an entry that is free or being written has a bit above the 24 set, so it equals no number.
 struct QpnEntry {
-  std::atomic<uint32_t> qpn;             // 0: free
+  std::atomic<uint32_t> qpn;             // 0: never used; see qpn_table.h
   std::atomic<uint32_t> slot;            // index of its process
   std::atomic<uint32_t> slot_generation;
   std::atomic<uint32_t> index;           // of the queue pair in that process's segment
@@ -119,11 +128,11 @@ struct PortEvent {
 
 // One line of the event log, written by whoever did it.
 struct LogEntry {
-  std::atomic<uint64_t> sequence;        // position + 1, stored last
-  uint64_t time_ns;                      // CLOCK_MONOTONIC
-  uint32_t device, port, qp_order, kind; // kind: rdma::LogKind
-  uint32_t psn, count;
-  uint64_t message, arg;
+  std::atomic<uint64_t> sequence;        // position + 1, stored last; 0 while it is written
+  std::atomic<uint64_t> time_ns;         // CLOCK_MONOTONIC
+  std::atomic<uint32_t> device, port, qp_order, kind;  // kind: rdma::LogKind
+  std::atomic<uint32_t> psn, count;
+  std::atomic<uint64_t> message, arg;
 };
 
 struct Directory {
@@ -136,6 +145,8 @@ struct Directory {
   uint32_t uid;
   char name[64];
   uint32_t host_count, device_count, net_count, pad;
+  char host_names[kMaxHosts][kNameBytes];
+  char net_names[kMaxNets][kNameBytes];
   std::atomic<uint32_t> closed;          // set when the owner leaves: no new process may join
   std::atomic<uint32_t> change;          // futex word: bumped after any change by control
   std::atomic<uint32_t> gid_generation;  // bumped after any change of addresses: caches of routes look again
@@ -146,7 +157,7 @@ struct Directory {
   std::atomic<uint32_t> qpn_cursor;      // where the next search for a free number starts
   pthread_mutex_t control_lock;          // robust, shared: one fault command at a time
   pthread_mutex_t claim_lock;            // robust, shared: process slots
-  uint64_t routes[64];                   // bit n of word m: net m reaches net n (by routable GIDs only)
+  uint64_t routes[kMaxNets];             // bit n of word m: net m reaches net n (by routable GIDs only)
   DeviceEntry devices[kMaxDevices];
   ProcessSlot processes[kMaxProcesses];
   PortEvent events[kMaxPortEvents];
