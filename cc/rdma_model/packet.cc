@@ -1,0 +1,19 @@
+#include "cc/rdma_model/packet.h"
+
+namespace railhop::rdma {
+
+Train Train::TakeFront(uint32_t n) {
+  Train front = *this;
+  const uint32_t bytes = n * mtu;  // all packets but a message's last one are full
+  front.count = n;
+  front.length = bytes;
+  front.last = false;
+  first = false;
+  psn = PsnAdd(psn, n);
+  count -= n;
+  offset += bytes;
+  length -= bytes;
+  return front;
+}
+
+}  // namespace railhop::rdma
