@@ -11,7 +11,6 @@ namespace railhop {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Collects lines as long as it lives.
 class Capture {

@@ -1,9 +1,11 @@
-// A process's handle on a fabric's directory: making it, finding it, and the operations on what it holds.
+// A process's handle on a fabric's directory: making it, finding it, and the operations on what it
+// holds.
 //
-// The directory is a memfd without a name in any file system (directory_layout.h). The owner keeps it open; others
-// find it by a reference, "<owner pid>:<fd>:<id>" as RAILHOP_FABRIC carries it, or by the fabric's name, which is
-// looked for among the open files of this user's processes. The hard case is a reference that outlived its fabric: the
-// pid may be another process by now, the descriptor another file, the user another user. All of that is refused.
+// The directory is a memfd without a name in any file system (directory_layout.h). The owner keeps
+// it open; others find it by a reference, "<owner pid>:<fd>:<id>" as RAILHOP_FABRIC carries it, or
+// by the fabric's name, which is looked for among the open files of this user's processes. The hard
+// case is a reference that outlived its fabric: the pid may be another process by now, the
+// descriptor another file, the user another user. All of that is refused.
 //
 // All functions may be called from any thread of any process. None throws.
 #ifndef RAILHOP_CC_FABRIC_DIRECTORY_H_
@@ -22,8 +24,9 @@
 
 namespace railhop::fabric {
 
-inline constexpr char kFabricVariable[] = "RAILHOP_FABRIC";       // "<owner pid>:<fd>:<id hex>"
-inline constexpr char kHostVariable[] = "RAILHOP_FABRIC_HOST";    // name or index; unset: the first host
+inline constexpr char kFabricVariable[] = "RAILHOP_FABRIC";  // "<owner pid>:<fd>:<id hex>"
+inline constexpr char kHostVariable[] =
+    "RAILHOP_FABRIC_HOST";  // name or index; unset: the first host
 inline constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 // A port of the directory. `port` is 1-based, as in verbs.
@@ -78,8 +81,8 @@ struct PortEventRecord {
 
 class DirectoryHandle {
  public:
-  // Makes a fabric that this process owns. `name` has letters, digits, '.', '_' and '-', at most 63 (empty: "p<pid>").
-  // Null and *error on failure.
+  // Makes a fabric that this process owns. `name` has letters, digits, '.', '_' and '-', at most 63
+  // (empty: "p<pid>"). Null and *error on failure.
   static std::unique_ptr<DirectoryHandle> Create(std::string_view name,
                                                  const rdma::Topology& topology, uint64_t seed,
                                                  std::string* error);
@@ -107,7 +110,8 @@ class DirectoryHandle {
   // Devices of a host that are not removed, in topology order, as indices.
   std::vector<uint32_t> DevicesOfHost(uint32_t host) const;
   std::optional<uint32_t> FindDevice(uint32_t host, std::string_view name) const;
-  // "soft0", "soft0:2", or "host/soft0:2" when the name alone is on several hosts. port 0: none was given.
+  // "soft0", "soft0:2", or "host/soft0:2" when the name alone is on several hosts. port 0: none was
+  // given.
   std::optional<PortRef> FindDevicePort(std::string_view text, std::string* error) const;
   DeviceEntry& device(uint32_t index) { return dir_->devices[index]; }
   PortEntry& port(PortRef ref) { return dir_->devices[ref.device].ports[ref.port - 1]; }
@@ -116,24 +120,27 @@ class DirectoryHandle {
   static rdma::TopologyGid ReadGid(const PortEntry& port, uint32_t index);
   // Changes an entry; caller holds control_lock (ControlLock).
   static void WriteGid(PortEntry& port, uint32_t index, const rdma::TopologyGid& value);
-  // Where a packet from `from` with source GID index `sgid_index` to `dgid` goes (RoCE, and InfiniBand with a GRH).
+  // Where a packet from `from` with source GID index `sgid_index` to `dgid` goes (RoCE, and
+  // InfiniBand with a GRH).
   Route RouteByGid(PortRef from, uint32_t sgid_index, const rdma::Gid& dgid) const;
   // InfiniBand: by LID in the port's own subnet.
   Route RouteByLid(PortRef from, uint32_t dlid) const;
 
   // --- Processes ---
-  // Takes a slot for this process, which keeps `segment_fd` open while it has it. Frees slots of dead processes on
-  // the way. slot is kNoSlot when all are taken or the fabric is closed.
+  // Takes a slot for this process, which keeps `segment_fd` open while it has it. Frees slots of
+  // dead processes on the way. slot is kNoSlot when all are taken or the fabric is closed.
   SlotRef ClaimSlot(uint32_t host, uint32_t segment_fd);
   void ReleaseSlot(SlotRef slot);  // and its queue pair numbers
-  // True while the process that claimed it lives and holds it. Cheap only as a system call is (reads /proc).
+  // True while the process that claimed it lives and holds it. Cheap only as a system call is
+  // (reads /proc).
   bool SlotAlive(SlotRef slot) const;
-  uint32_t ReclaimDead();          // frees slots of dead processes; how many
+  uint32_t ReclaimDead();  // frees slots of dead processes; how many
   // Opens the segment of a live slot (O_RDWR); -1 with errno on failure.
   int OpenSegment(SlotRef slot) const;
 
   // --- Queue pair numbers ---
-  // 0 when all are taken. Numbers are 2 or more, below 2^24, and one that was freed comes back late.
+  // 0 when all are taken. Numbers are 2 or more, below 2^24, and one that was freed comes back
+  // late.
   uint32_t AllocateQpn(SlotRef slot, uint32_t index);
   void FreeQpn(uint32_t qpn);
   std::optional<QpnOwner> LookupQpn(uint32_t qpn) const;
@@ -142,7 +149,8 @@ class DirectoryHandle {
   // Caller holds control_lock.
   void PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64_t due_ns);
   uint64_t EventHead() const { return dir_->event_head.load(std::memory_order_acquire); }
-  // The event at *cursor or the oldest one still there, and moves *cursor behind it; nothing when there is none.
+  // The event at *cursor or the oldest one still there, and moves *cursor behind it; nothing when
+  // there is none.
   std::optional<PortEventRecord> ReadPortEvent(uint64_t* cursor) const;
 
   // --- Log ---
@@ -152,7 +160,8 @@ class DirectoryHandle {
   // --- Change ---
   uint32_t ChangeCount() const { return dir_->change.load(std::memory_order_acquire); }
   void NotifyChange();  // bumps the count and wakes all that wait
-  // Waits until ChangeCount() != seen or `timeout_ns` has passed (negative: for ever); the count then.
+  // Waits until ChangeCount() != seen or `timeout_ns` has passed (negative: for ever); the count
+  // then.
   uint32_t WaitForChange(uint32_t seen, int64_t timeout_ns) const;
 
  private:
@@ -165,8 +174,8 @@ class DirectoryHandle {
   const bool owner_;
 };
 
-// Holds one of a directory's robust mutexes. A holder that died left the data consistent enough: every writer
-// stores what makes a change visible last.
+// Holds one of a directory's robust mutexes. A holder that died left the data consistent enough:
+// every writer stores what makes a change visible last.
 class SharedLock {
  public:
   explicit SharedLock(pthread_mutex_t& mutex);
@@ -180,7 +189,8 @@ class SharedLock {
 
 // CLOCK_MONOTONIC.
 uint64_t MonotonicNs();
-// Start time of a process in clock ticks after boot, from /proc/<pid>/stat; 0 if it does not live (or is a zombie).
+// Start time of a process in clock ticks after boot, from /proc/<pid>/stat; 0 if it does not live
+// (or is a zombie).
 uint64_t ProcessStartTime(uint32_t pid);
 
 }  // namespace railhop::fabric

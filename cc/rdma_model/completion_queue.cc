@@ -12,11 +12,13 @@ CqPush CompletionQueue::Push(const Completion& completion, uint64_t token) {
   entry.completion = completion;
   entry.token = token;
   state_->tail.store(tail + 1, std::memory_order_release);
-  // Pairs with the fence of a consumer that arms and then polls once more: one of the two sees the other.
+  // Pairs with the fence of a consumer that arms and then polls once more: one of the two sees the
+  // other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto armed = static_cast<CqArm>(state_->armed.load(std::memory_order_relaxed));
-  const bool fires = armed == CqArm::kNext || (armed == CqArm::kSolicited &&
-                                               (completion.solicited != 0 || completion.status != WcStatus::kSuccess));
+  const bool fires = armed == CqArm::kNext ||
+                     (armed == CqArm::kSolicited &&
+                      (completion.solicited != 0 || completion.status != WcStatus::kSuccess));
   if (!fires) return CqPush::kStored;
   state_->armed.store(static_cast<uint32_t>(CqArm::kNone), std::memory_order_relaxed);
   return CqPush::kStoredNotify;
@@ -43,7 +45,8 @@ bool CompletionQueue::HasToken(uint64_t token) const {
 void CompletionQueue::Purge(uint32_t qp_num) {
   const uint64_t head = state_->head.load(std::memory_order_relaxed);
   const uint64_t tail = state_->tail.load(std::memory_order_acquire);
-  uint64_t keep = tail;  // compacts towards the tail, so that published indexes stay valid for producers
+  uint64_t keep =
+      tail;  // compacts towards the tail, so that published indexes stay valid for producers
   for (uint64_t index = tail; index-- > head;) {
     if (At(index).completion.qp_num == qp_num) continue;
     --keep;

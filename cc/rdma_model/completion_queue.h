@@ -1,9 +1,9 @@
 // A completion queue's ring: many producers under a lock, one consumer at a time under another.
 //
-// The producers of a receive queue's completions may be other processes, and any of them may die between two
-// instructions. So an entry is written first and published by one store of `tail`; a producer that dies before
-// that store has changed nothing. `token` tells a successor whether a given receive was already reported
-// (Responder::Recover).
+// The producers of a receive queue's completions may be other processes, and any of them may die
+// between two instructions. So an entry is written first and published by one store of `tail`; a
+// producer that dies before that store has changed nothing. `token` tells a successor whether a
+// given receive was already reported (Responder::Recover).
 #ifndef RAILHOP_CC_RDMA_MODEL_COMPLETION_QUEUE_H_
 #define RAILHOP_CC_RDMA_MODEL_COMPLETION_QUEUE_H_
 
@@ -36,8 +36,9 @@ class CompletionQueue {
  public:
   CompletionQueue(CqState* state, CqEntry* entries) : state_(state), entries_(entries) {}
 
-  // Adds one completion. The caller holds the producers' lock. kStoredNotify: the queue was armed for this one
-  // and is armed no longer. kOverrun: nothing was stored and the queue is broken for good.
+  // Adds one completion. The caller holds the producers' lock. kStoredNotify: the queue was armed
+  // for this one and is armed no longer. kOverrun: nothing was stored and the queue is broken for
+  // good.
   CqPush Push(const Completion& completion, uint64_t token);
 
   // Takes up to `max` completions, oldest first. The caller holds the consumer's lock.
@@ -46,12 +47,13 @@ class CompletionQueue {
   // Whether a completion with this token was published among the newest `capacity` ones.
   bool HasToken(uint64_t token) const;
 
-  // Drops the completions of queue pair `qp_num` that nobody has polled (destroy and RESET do so). The caller
-  // holds both locks.
+  // Drops the completions of queue pair `qp_num` that nobody has polled (destroy and RESET do so).
+  // The caller holds both locks.
   void Purge(uint32_t qp_num);
 
   bool Empty() const {
-    return state_->head.load(std::memory_order_relaxed) == state_->tail.load(std::memory_order_acquire);
+    return state_->head.load(std::memory_order_relaxed) ==
+           state_->tail.load(std::memory_order_acquire);
   }
 
  private:

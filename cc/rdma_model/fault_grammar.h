@@ -1,8 +1,10 @@
 // The words for faults: one grammar for the control program, C++, Python and scenario files.
 //
-//   [HOST/]DEVICE[:PORT] KIND [PARAMETERS] [TRIGGERS]      soft0:2 blackhole rx acks after 100 messages for 2s
+//   [HOST/]DEVICE[:PORT] KIND [PARAMETERS] [TRIGGERS]      soft0:2 blackhole rx acks after 100
+//   messages for 2s
 //
-// The table behind it also makes docs/reference/faults.md. FormatFault is the inverse of ParseFault.
+// The table behind it also makes docs/reference/faults.md. FormatFault is the inverse of
+// ParseFault.
 #ifndef RAILHOP_CC_RDMA_MODEL_FAULT_GRAMMAR_H_
 #define RAILHOP_CC_RDMA_MODEL_FAULT_GRAMMAR_H_
 
@@ -15,15 +17,16 @@
 namespace railhop::rdma {
 
 struct FaultCommand {
-  std::string host;    // empty: not given; the caller finds the device by its name
+  std::string host;  // empty: not given; the caller finds the device by its name
   std::string device;
-  uint32_t port = 0;   // 1-based; 0: not given, which means port 1
+  uint32_t port = 0;  // 1-based; 0: not given, which means port 1
   FaultSpec spec;
 
   friend bool operator==(const FaultCommand&, const FaultCommand&) = default;
 };
 
-// Reads one command. False: `*error` names the word, its position (the first word is 1) and what is allowed there.
+// Reads one command. False: `*error` names the word, its position (the first word is 1) and what is
+// allowed there.
 bool ParseFault(std::string_view text, FaultCommand* command, std::string* error);
 // Reads the part behind the device.
 bool ParseFaultSpec(std::string_view text, FaultSpec* spec, std::string* error);

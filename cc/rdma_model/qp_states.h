@@ -1,7 +1,7 @@
 // Which changes of a queue pair's state are legal, and which attributes each must and may carry.
 //
-// One table, from the InfiniBand specification's "QP state transition" rules as the manual page ibv_modify_qp(3)
-// lists them. Bits are those of enum ibv_qp_attr_mask.
+// One table, from the InfiniBand specification's "QP state transition" rules as the manual page
+// ibv_modify_qp(3) lists them. Bits are those of enum ibv_qp_attr_mask.
 #ifndef RAILHOP_CC_RDMA_MODEL_QP_STATES_H_
 #define RAILHOP_CC_RDMA_MODEL_QP_STATES_H_
 
@@ -38,8 +38,8 @@ enum QpAttr : uint32_t {
 enum class TransitionCheck : uint8_t {
   kOk,
   kNoSuchTransition,
-  kMissingAttribute,   // a required attribute is not in the mask
-  kForbiddenAttribute, // the mask has one that this transition does not take
+  kMissingAttribute,    // a required attribute is not in the mask
+  kForbiddenAttribute,  // the mask has one that this transition does not take
 };
 
 // Judges a change from `from` to `to` that carries the attributes in `mask` (kAttrState or not).

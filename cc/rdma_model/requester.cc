@@ -33,7 +33,8 @@ bool IsAtomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kF
 void Requester::Allocate(uint32_t depth, uint32_t max_inline) {
   ring_.assign(std::max(depth, 1u), SendWqe());
   max_inline_ = max_inline;
-  inline_ = max_inline == 0 ? nullptr : std::make_unique<uint8_t[]>(size_t{max_inline} * ring_.size());
+  inline_ =
+      max_inline == 0 ? nullptr : std::make_unique<uint8_t[]>(size_t{max_inline} * ring_.size());
   Reset();
 }
 
@@ -106,7 +107,8 @@ bool Requester::NextTrain(uint64_t now_ns, uint32_t max_packets, Train* train) {
   SendWqe& wqe = At(cursor_);
   if (cursor_packet_ == 0 && wqe.sent_before == 0 && !MayStart(wqe)) return false;
   const bool inline_data = (wqe.flags & kSendInline) != 0;
-  const bool local_ok = inline_data || env_->LocalAccessAllowed(wqe.sges, wqe.sge_count, wqe.read_like);
+  const bool local_ok =
+      inline_data || env_->LocalAccessAllowed(wqe.sges, wqe.sge_count, wqe.read_like);
   if (!local_ok) {
     // What was sent before must end first; then this one fails.
     if (cursor_ == head_) Fail(WcStatus::kLocProtErr);
@@ -198,8 +200,8 @@ void Requester::RetireHead() {
   acked_in_head_ = 0;
 }
 
-// Retires all requests that end before `psn`. False: a READ or atomic among them still lacks its answer, which was
-// therefore lost; it is asked for again.
+// Retires all requests that end before `psn`. False: a READ or atomic among them still lacks its
+// answer, which was therefore lost; it is asked for again.
 bool Requester::RetireBefore(uint32_t psn, uint64_t now_ns) {
   bool moved = false;
   while (head_ < tail_) {
@@ -225,7 +227,9 @@ bool Requester::RetireBefore(uint32_t psn, uint64_t now_ns) {
   return true;
 }
 
-void Requester::Acknowledge(uint32_t psn, uint64_t now_ns) { (void)RetireBefore(PsnAdd(psn, 1), now_ns); }
+void Requester::Acknowledge(uint32_t psn, uint64_t now_ns) {
+  (void)RetireBefore(PsnAdd(psn, 1), now_ns);
+}
 
 void Requester::OnResponse(const Response& response, uint64_t now_ns) {
   if (response.kind == ResponseKind::kNone || head_ == tail_ || config_.type == QpType::kUc) return;
@@ -279,10 +283,12 @@ void Requester::OnReadData(const Response& response, uint64_t now_ns) {
     if (!At(i).read_like || IsAtomic(At(i).opcode)) return;
     if (i != head_ && !RetireBefore(At(i).first_psn, now_ns)) return;
     SendWqe& wqe = At(i);
-    if (static_cast<uint32_t>(within) < wqe.answered) return;               // repeated
-    if (static_cast<uint32_t>(within) > wqe.answered) return Retry(OldestPsn(), now_ns);  // a packet is missing
+    if (static_cast<uint32_t>(within) < wqe.answered) return;  // repeated
+    if (static_cast<uint32_t>(within) > wqe.answered)
+      return Retry(OldestPsn(), now_ns);  // a packet is missing
     const uint32_t offset = wqe.answered * config_.mtu;
-    if (response.length != 0 && !env_->CopyReadData(wqe, offset, response.remote_addr, response.length)) {
+    if (response.length != 0 &&
+        !env_->CopyReadData(wqe, offset, response.remote_addr, response.length)) {
       return Fail(WcStatus::kLocProtErr);
     }
     wqe.answered += response.count;
@@ -298,7 +304,8 @@ void Requester::OnAtomicResult(const Response& response, uint64_t now_ns) {
     if (At(i).first_psn != response.psn) continue;
     if (!IsAtomic(At(i).opcode)) return;
     if (i != head_ && !RetireBefore(At(i).first_psn, now_ns)) return;
-    if (!env_->StoreAtomicResult(At(i), response.atomic_original)) return Fail(WcStatus::kLocProtErr);
+    if (!env_->StoreAtomicResult(At(i), response.atomic_original))
+      return Fail(WcStatus::kLocProtErr);
     At(i).answered = 1;
     RetireHead();
     return Progress(now_ns);

@@ -39,7 +39,9 @@ Response Responder::OnTrain(Train train) {
   const auto state = static_cast<QpState>(s_->state.load(std::memory_order_acquire));
   const bool listens = state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
                        state == QpState::kSqe;
-  if (!listens || train.dst_qpn != s_->qpn || train.src_qpn != s_->dest_qpn || train.type != s_->type) return {};
+  if (!listens || train.dst_qpn != s_->qpn || train.src_qpn != s_->dest_qpn ||
+      train.type != s_->type)
+    return {};
   if (!s_->comm_established) {
     s_->comm_established = true;
     if (state == QpState::kRtr) env_->RaiseEvent(AsyncEvent::kCommEst);
@@ -55,7 +57,8 @@ Response Responder::OnTrain(Train train) {
   if (ahead < 0) {
     const auto behind = static_cast<uint32_t>(-ahead);
     if (behind >= PsnsOf(train)) return Duplicate(train);
-    // A repeated READ is a new, shorter request in its sender's eyes, so only runs of packets can straddle.
+    // A repeated READ is a new, shorter request in its sender's eyes, so only runs of packets can
+    // straddle.
     if (train.opcode == Opcode::kRead || IsAtomic(train.opcode)) return {};
     (void)train.TakeFront(behind);
   }
@@ -66,14 +69,16 @@ Response Responder::OnTrain(Train train) {
 Response Responder::Duplicate(const Train& train) {
   if (train.opcode == Opcode::kRead) {
     const MemoryRegion* region = env_->FindRegion(train.rkey);
-    if (train.length != 0 && (region == nullptr || !region->Allows(train.rkey, s_->pd, train.remote_addr + train.offset,
-                                                                   train.length, kAccessRemoteRead))) {
+    if (train.length != 0 &&
+        (region == nullptr || !region->Allows(train.rkey, s_->pd, train.remote_addr + train.offset,
+                                              train.length, kAccessRemoteRead))) {
       return {};  // the key is gone since; the requester's timer tells
     }
     Response r = Reply(ResponseKind::kReadData, train.psn);
     r.count = PacketCount(train.length, train.mtu);
     r.length = train.length;
-    r.remote_addr = region != nullptr && train.length != 0 ? region->ToVa(train.remote_addr + train.offset) : 0;
+    r.remote_addr =
+        region != nullptr && train.length != 0 ? region->ToVa(train.remote_addr + train.offset) : 0;
     return r;
   }
   if (IsAtomic(train.opcode)) {
@@ -113,7 +118,8 @@ bool Responder::OpenMessage(const Train& train) {
 
 bool Responder::WriteAllowed(const Train& train) {
   if ((s_->access & kAccessRemoteWrite) == 0) return false;
-  if (train.message_length == 0) return true;  // IBTA 9.7.4.1.3: no key is looked at for an empty WRITE
+  if (train.message_length == 0)
+    return true;  // IBTA 9.7.4.1.3: no key is looked at for an empty WRITE
   const MemoryRegion* region = env_->FindRegion(s_->open_rkey);
   return region != nullptr &&
          region->Allows(s_->open_rkey, s_->pd, s_->open_addr, s_->open_length, kAccessRemoteWrite);
@@ -137,7 +143,8 @@ Response Responder::ExecuteWrite(const Train& train) {
   s_->open_offset += bytes;
   s_->expected_psn = PsnAdd(s_->expected_psn, executed);
   if (lacks_receive) {
-    if (executed == 0 && train.first) s_->message_open = false;  // it will come again from its beginning
+    if (executed == 0 && train.first)
+      s_->message_open = false;  // it will come again from its beginning
     Response r = Reply(ResponseKind::kRnrNak, s_->expected_psn);
     r.rnr_timer = s_->min_rnr_timer;
     return r;
@@ -163,7 +170,8 @@ WcStatus Responder::Scatter(const Train& train, const RecvWqe& wqe) {
     }
     const uint32_t n = std::min(sge.length - skip, train.length - done);
     const MemoryRegion* region = env_->FindRegion(sge.lkey);
-    if (region == nullptr || !region->Allows(sge.lkey, s_->pd, sge.addr, sge.length, kAccessLocalWrite)) {
+    if (region == nullptr ||
+        !region->Allows(sge.lkey, s_->pd, sge.addr, sge.length, kAccessLocalWrite)) {
       return WcStatus::kLocProtErr;
     }
     if (!env_->CopyIn(region->ToVa(sge.addr) + skip, done, n)) return WcStatus::kLocProtErr;
@@ -181,8 +189,10 @@ Response Responder::ExecuteSend(const Train& train) {
   }
   if (!OpenMessage(train)) return Nak(ResponseKind::kNakInvalidRequest, train);
   const WcStatus status = Scatter(train, *ring_.Front());
-  if (status == WcStatus::kLocLenErr) return FailReceive(status, ResponseKind::kNakInvalidRequest, train);
-  if (status != WcStatus::kSuccess) return FailReceive(status, ResponseKind::kNakRemoteOperational, train);
+  if (status == WcStatus::kLocLenErr)
+    return FailReceive(status, ResponseKind::kNakInvalidRequest, train);
+  if (status != WcStatus::kSuccess)
+    return FailReceive(status, ResponseKind::kNakRemoteOperational, train);
   s_->open_offset += train.length;
   s_->expected_psn = PsnAdd(s_->expected_psn, train.count);
   if (train.last) {
@@ -201,7 +211,8 @@ Response Responder::ExecuteRead(const Train& train) {
   if (train.length != 0) {
     const MemoryRegion* region = env_->FindRegion(train.rkey);
     const uint64_t addr = train.remote_addr + train.offset;
-    if (region == nullptr || !region->Allows(train.rkey, s_->pd, addr, train.length, kAccessRemoteRead)) {
+    if (region == nullptr ||
+        !region->Allows(train.rkey, s_->pd, addr, train.length, kAccessRemoteRead)) {
       return Nak(ResponseKind::kNakRemoteAccess, train);
     }
     va = region->ToVa(addr);
@@ -215,7 +226,8 @@ Response Responder::ExecuteRead(const Train& train) {
 }
 
 Response Responder::ExecuteAtomic(const Train& train) {
-  if (s_->message_open || train.remote_addr % 8 != 0) return Nak(ResponseKind::kNakInvalidRequest, train);
+  if (s_->message_open || train.remote_addr % 8 != 0)
+    return Nak(ResponseKind::kNakInvalidRequest, train);
   const MemoryRegion* region = env_->FindRegion(train.rkey);
   if ((s_->access & kAccessRemoteAtomic) == 0 || region == nullptr ||
       !region->Allows(train.rkey, s_->pd, train.remote_addr, 8, kAccessRemoteAtomic)) {
@@ -263,7 +275,8 @@ Response Responder::FailReceive(WcStatus status, ResponseKind kind, const Train&
 }
 
 Response Responder::Nak(ResponseKind kind, const Train& train) {
-  EnterError(kind == ResponseKind::kNakInvalidRequest ? AsyncEvent::kQpReqErr : AsyncEvent::kQpAccessErr);
+  EnterError(kind == ResponseKind::kNakInvalidRequest ? AsyncEvent::kQpReqErr
+                                                      : AsyncEvent::kQpAccessErr);
   return Reply(kind, train.psn);
 }
 
@@ -322,10 +335,11 @@ void Responder::FlushReceives() {
 }
 
 void Responder::Recover() {
-  // Whoever died was a requester or the owner. All stores but one are idempotent for a sender that is gone; the
-  // exception is a receive that was reported and not yet taken off its queue.
+  // Whoever died was a requester or the owner. All stores but one are idempotent for a sender that
+  // is gone; the exception is a receive that was reported and not yet taken off its queue.
   if (!ring_.Empty() && env_->ReceiveReported(ReceiveToken(s_->qpn, ring_.head()))) ring_.Pop();
-  if (static_cast<QpState>(s_->state.load(std::memory_order_acquire)) == QpState::kErr) FlushReceives();
+  if (static_cast<QpState>(s_->state.load(std::memory_order_acquire)) == QpState::kErr)
+    FlushReceives();
 }
 
 }  // namespace railhop::rdma

@@ -1,9 +1,11 @@
-// What a fabric is made of: hosts, their devices, the ports with their addresses, and which nets reach each other.
+// What a fabric is made of: hosts, their devices, the ports with their addresses, and which nets
+// reach each other.
 //
-// A topology is what a lab drawing shows, as plain data, with a small text form that people write (the format is
-// described in docs/fabric.md and by the files in testdata/topologies). Everything that a program can see of a
-// device before the first packet comes from here. The hard case is the GID table: its order and its gaps decide
-// which address a program picks, so the usual Linux order is made by default and every entry can be set by hand.
+// A topology is what a lab drawing shows, as plain data, with a small text form that people write
+// (the format is described in docs/fabric.md and by the files in testdata/topologies). Everything
+// that a program can see of a device before the first packet comes from here. The hard case is the
+// GID table: its order and its gaps decide which address a program picks, so the usual Linux order
+// is made by default and every entry can be set by hand.
 #ifndef RAILHOP_CC_RDMA_MODEL_TOPOLOGY_H_
 #define RAILHOP_CC_RDMA_MODEL_TOPOLOGY_H_
 
@@ -34,25 +36,25 @@ struct TopologyGid {
 
 struct TopologyPort {
   LinkLayer link_layer = LinkLayer::kEthernet;
-  int net = 0;                       // index in Topology::nets
-  bool up = true;                    // at the start
-  uint32_t speed_gbps = 100;         // one of 10 25 40 50 56 100 200 400 800
-  uint32_t max_mtu = 5;              // verbs codes 1..5: 256..4096 bytes
-  uint32_t active_mtu = 5;           // <= max_mtu
-  uint32_t lid = 0;                  // InfiniBand only, 1..0xbfff, unique in its net
+  int net = 0;                // index in Topology::nets
+  bool up = true;             // at the start
+  uint32_t speed_gbps = 100;  // one of 10 25 40 50 56 100 200 400 800
+  uint32_t max_mtu = 5;       // verbs codes 1..5: 256..4096 bytes
+  uint32_t active_mtu = 5;    // <= max_mtu
+  uint32_t lid = 0;           // InfiniBand only, 1..0xbfff, unique in its net
   uint32_t sm_lid = 0;
-  uint64_t guid = 0;                 // of the port, host order
+  uint64_t guid = 0;                            // of the port, host order
   uint64_t subnet_prefix = 0xfe80000000000000;  // InfiniBand only, host order
-  std::string netdev;                // network interface of the port, "" for none
-  std::vector<uint16_t> pkeys;       // default: 0xffff alone
-  std::vector<TopologyGid> gids;     // in table order
+  std::string netdev;                           // network interface of the port, "" for none
+  std::vector<uint16_t> pkeys;                  // default: 0xffff alone
+  std::vector<TopologyGid> gids;                // in table order
   friend bool operator==(const TopologyPort&, const TopologyPort&) = default;
 };
 
 struct TopologyCaps {
   uint32_t max_qp = 65536;
   uint32_t max_qp_wr = 32768;
-  uint32_t max_sge = 16;             // <= kMaxSge
+  uint32_t max_sge = 16;  // <= kMaxSge
   uint32_t max_cq = 65536;
   uint32_t max_cqe = 4194303;
   uint32_t max_mr = 1u << 20;
@@ -63,26 +65,27 @@ struct TopologyCaps {
 };
 
 struct TopologyDevice {
-  std::string name;                  // "mlx5_0", unique on its host
-  int host = 0;                      // index in Topology::hosts
-  uint64_t node_guid = 0;            // host order
+  std::string name;        // "mlx5_0", unique on its host
+  int host = 0;            // index in Topology::hosts
+  uint64_t node_guid = 0;  // host order
   uint64_t sys_image_guid = 0;
   uint32_t vendor_id = 0x02c9;
   uint32_t vendor_part_id = 4129;
   uint32_t hw_ver = 0;
   std::string fw_ver = "1.0.0";
-  std::string pci_address;           // "0000:17:00.0"
-  int numa_node = 0;                 // -1: unknown
-  // errno that opening the device gives (a container that lists devices it may not use); 0: it opens.
+  std::string pci_address;  // "0000:17:00.0"
+  int numa_node = 0;        // -1: unknown
+  // errno that opening the device gives (a container that lists devices it may not use); 0: it
+  // opens.
   int open_errno = 0;
   TopologyCaps caps;
-  std::vector<std::string> quirks;   // names of provider quirks that are on from the start
-  std::vector<TopologyPort> ports;   // port 1 is ports[0]
+  std::vector<std::string> quirks;  // names of provider quirks that are on from the start
+  std::vector<TopologyPort> ports;  // port 1 is ports[0]
   friend bool operator==(const TopologyDevice&, const TopologyDevice&) = default;
 };
 
-// A pair of nets joined by a router. Only routable GIDs (RoCE v2 that is not link-local; InfiniBand with a subnet
-// prefix other than fe80::) get across.
+// A pair of nets joined by a router. Only routable GIDs (RoCE v2 that is not link-local; InfiniBand
+// with a subnet prefix other than fe80::) get across.
 struct TopologyRoute {
   int from = 0;
   int to = 0;
@@ -106,7 +109,8 @@ std::optional<Topology> ParseTopology(std::string_view text, std::string_view fi
 // The text form, with every value written out; parsing it gives the same topology again.
 std::string FormatTopology(const Topology& topology);
 
-// One host with four devices soft0..soft3, RoCE v2, 100 Gb/s, addresses 10.0.0.1 to 10.0.0.4 in one net.
+// One host with four devices soft0..soft3, RoCE v2, 100 Gb/s, addresses 10.0.0.1 to 10.0.0.4 in one
+// net.
 Topology DefaultTopology();
 
 // "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1" as a GID (IPv4 mapped); nothing if it is no address.
@@ -119,10 +123,11 @@ std::string FormatGidFull(const Gid& gid);
 std::string FormatGuid(uint64_t guid);
 
 bool IsEmpty(const Gid& gid);
-bool IsLinkLocal(const Gid& gid);     // fe80::/64 and fe80::/10
+bool IsLinkLocal(const Gid& gid);  // fe80::/64 and fe80::/10
 bool IsIpv4Mapped(const Gid& gid);
 
-// The pair (active_width, active_speed) of verbs port attributes that makes `gbps`; {0, 0} if none does.
+// The pair (active_width, active_speed) of verbs port attributes that makes `gbps`; {0, 0} if none
+// does.
 struct WidthSpeed {
   uint32_t width = 0;  // 1: 1x, 2: 4x, 4: 8x, 8: 12x, 16: 2x
   uint32_t speed = 0;  // 1 SDR .. 32 EDR, 64 HDR, 128 NDR, 256 XDR

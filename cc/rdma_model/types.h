@@ -1,8 +1,8 @@
 // The vocabulary of the queue pair model: states, opcodes, statuses, keys, sequence numbers.
 //
-// Everything here is plain data without pointers, so the same structs live in a simulator's heap and in memory
-// that several processes share. Numeric values equal those of <infiniband/verbs.h>, which this layer may not
-// include; cc/fabric asserts the equality at compile time.
+// Everything here is plain data without pointers, so the same structs live in a simulator's heap
+// and in memory that several processes share. Numeric values equal those of <infiniband/verbs.h>,
+// which this layer may not include; cc/fabric asserts the equality at compile time.
 #ifndef RAILHOP_CC_RDMA_MODEL_TYPES_H_
 #define RAILHOP_CC_RDMA_MODEL_TYPES_H_
 
@@ -10,8 +10,8 @@
 
 namespace railhop::rdma {
 
-// Source of the values: enum ibv_qp_type, ibv_qp_state, ibv_wr_opcode, ibv_wc_status, ibv_wc_opcode,
-// ibv_access_flags, ibv_send_flags, ibv_event_type, ibv_mtu (rdma-core v44 verbs.h).
+// Source of the values: enum ibv_qp_type, ibv_qp_state, ibv_wr_opcode, ibv_wc_status,
+// ibv_wc_opcode, ibv_access_flags, ibv_send_flags, ibv_event_type, ibv_mtu (rdma-core v44 verbs.h).
 enum class QpType : uint8_t { kRc = 2, kUc = 3 };
 
 enum class QpState : uint8_t { kReset = 0, kInit, kRtr, kRts, kSqd, kSqe, kErr };
@@ -116,10 +116,10 @@ struct Sge {
 };
 
 inline constexpr int kMaxSge = 16;
-inline constexpr uint32_t kMaxInlineData = 512;           // bytes
-inline constexpr uint32_t kMaxMessageBytes = 1u << 30;    // IBTA limit is 2^31
-inline constexpr uint32_t kPsnMask = 0xffffff;            // 24 bits, IBTA 9.7.1
-inline constexpr uint32_t kRetryForever = 7;              // rnr_retry value that means no limit, IBTA 11.6.2
+inline constexpr uint32_t kMaxInlineData = 512;         // bytes
+inline constexpr uint32_t kMaxMessageBytes = 1u << 30;  // IBTA limit is 2^31
+inline constexpr uint32_t kPsnMask = 0xffffff;          // 24 bits, IBTA 9.7.1
+inline constexpr uint32_t kRetryForever = 7;  // rnr_retry value that means no limit, IBTA 11.6.2
 
 // What a work request reports when it is done. Mirrors the valid fields of ibv_wc.
 struct Completion {
@@ -135,7 +135,8 @@ struct Completion {
   uint32_t src_qp = 0;
 };
 
-// Sequence numbers wrap at 2^24; `a` is before `b` when it is fewer than 2^23 behind it (IBTA 9.7.2).
+// Sequence numbers wrap at 2^24; `a` is before `b` when it is fewer than 2^23 behind it
+// (IBTA 9.7.2).
 constexpr uint32_t PsnAdd(uint32_t psn, uint32_t n) { return (psn + n) & kPsnMask; }
 // How far `a` is ahead of `b`, from -2^23 to 2^23 - 1.
 constexpr int32_t PsnDiff(uint32_t a, uint32_t b) {

@@ -62,8 +62,8 @@ def shared_library_test(
     Args:
       name: of the test.
       library: the .so.
-      exports: exported symbols, as "name" or "name@@VERSION"; a trailing * stands for any rest.
-        Each exported symbol must match one entry, and each entry at least one symbol.
+      exports: exported symbols, as "name" or "name@@VERSION"; * stands for any
+        characters. Each exported symbol must match an entry, and each entry at least one symbol.
       needed: libraries that it may need besides libc, libm, libgcc_s and ld-linux.
       glibc_max: newest GLIBC_ version that it may require.
       nodelete: whether it must be marked nodelete.

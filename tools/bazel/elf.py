@@ -14,7 +14,8 @@ _GLIBC = re.compile(r"Name: GLIBC_(\d+(?:\.\d+)+)\b")
 @dataclasses.dataclass(frozen=True)
 class Library:
     """soname: DT_SONAME or "". needed: DT_NEEDED in order. exports: "name" or "name@@VERSION".
-    glibc: newest GLIBC_ version required, or (0,). nodelete: DF_1_NODELETE."""
+    glibc: newest GLIBC_ version required, or (0,). nodelete: DF_1_NODELETE.
+    """
 
     soname: str
     needed: list[str]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import sys
 
 from tools.bazel import elf
 
 _EVERYWHERE = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
-
-
-def _matches(symbol: str, pattern: str) -> bool:
-    if pattern.endswith("*"):
-        return symbol.startswith(pattern[:-1])
-    return symbol == pattern
 
 
 def problems(library: elf.Library, args: argparse.Namespace) -> list[str]:
@@ -26,10 +21,10 @@ def problems(library: elf.Library, args: argparse.Namespace) -> list[str]:
         newest = ".".join(map(str, library.glibc))
         found.append(f"needs GLIBC_{newest}, newer than GLIBC_{args.glibc_max}")
     for symbol in library.exports:
-        if not any(_matches(symbol, pattern) for pattern in args.export):
+        if not any(fnmatch.fnmatchcase(symbol, pattern) for pattern in args.export):
             found.append(f"exports {symbol}, which the list does not have")
     for pattern in args.export:
-        if not any(_matches(symbol, pattern) for symbol in library.exports):
+        if not any(fnmatch.fnmatchcase(symbol, pattern) for symbol in library.exports):
             found.append(f"does not export {pattern}")
     if args.nodelete and not library.nodelete:
         found.append("is not marked nodelete")

@@ -1,0 +1,136 @@
+"""Runs every test that CI runs and counts the test cases (tools/test)."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from tools.lib import junit, test_events, workspace
+
+# Bazel's exit statuses that leave the tests' own outcomes to be read: all passed, some failed.
+_JUDGED_BY_TESTS = (0, 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One run of `bazel test`."""
+
+    name: str
+    what: str
+    options: tuple[str, ...]
+
+
+PLAIN = Pass("plain", "every test", ())
+SANITIZED = (
+    Pass("asan", "C++ tests, address and undefined-behaviour sanitizers", ("--config=asan",)),
+    Pass("tsan", "C++ tests, thread sanitizer", ("--config=tsan",)),
+)
+
+
+@dataclasses.dataclass
+class Report:
+    """What came of one pass: its outcomes and how long it took."""
+
+    name: str
+    outcomes: list[test_events.TargetOutcome]
+    seconds: float
+
+    def count(self, tier: str | None = None) -> tuple[int, int]:
+        """(passed, failed) cases, of one tier or of all."""
+        chosen = [o for o in self.outcomes if tier in (None, o.tier)]
+        return (
+            sum(len(o.cases.passed) for o in chosen),
+            sum(len(o.cases.failed) for o in chosen),
+        )
+
+
+def _failed(label: str, tier: str, reason: str) -> test_events.TargetOutcome:
+    cases = junit.Cases()
+    cases.fail("", reason)
+    return test_events.TargetOutcome(label, tier, cases)
+
+
+def run_pass(one: Pass, targets: list[str], options: list[str]) -> Report:
+    """Builds and runs the tests of one pass."""
+    workspace.say(f"{one.name}: {one.what}")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        events = pathlib.Path(folder) / "events.json"
+        command = ["test", "--config=ci", *one.options, f"--build_event_json_file={events}"]
+        if one.options:
+            command.append("--test_lang_filters=cc")
+        status = workspace.bazel_run([*command, *options, "--", *targets])
+        lines = events.read_text(encoding="utf-8").splitlines() if events.exists() else []
+        found = test_events.outcomes(lines)
+    if not found:
+        found.append(_failed("//...", "unit", "no test found"))
+    if status not in _JUDGED_BY_TESTS and not any(o.cases.failed for o in found):
+        found.append(_failed("//...", "unit", f"bazel ended with status {status}"))
+    return Report(one.name, found, time.monotonic() - start)
+
+
+def run_check() -> Report:
+    """Runs tools/dev/check; each of its checks is a test case."""
+    workspace.say("check: format, lint, layers, clang")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "check.xml"
+        status = subprocess.run(
+            [workspace.ROOT / "tools/dev/check", f"--junit={file}"], check=False, stdout=sys.stderr
+        ).returncode
+        cases = junit.parse(file.read_text(encoding="utf-8") if file.exists() else "")
+    if status != 0 and not cases.failed:
+        cases.fail("", f"ended with status {status}")
+    outcome = test_events.TargetOutcome("tools/dev/check", "check", cases)
+    return Report("check", [outcome], time.monotonic() - start)
+
+
+def print_reports(reports: list[Report]) -> None:
+    """Failures first, then one row for each pass and tier."""
+    for report in reports:
+        for outcome in report.outcomes:
+            for name, reason in outcome.cases.failed:
+                print(f"FAILED {report.name} {outcome.label} {name}: {reason}")
+    print(f"{'pass':<6} {'tier':<7} {'passed':>7} {'failed':>7} {'seconds':>8}")
+    for report in reports:
+        tiers = collections.Counter(o.tier for o in report.outcomes)
+        for index, tier in enumerate(sorted(tiers)):
+            passed, failed = report.count(tier)
+            seconds = f"{report.seconds:8.0f}" if index == 0 else ""
+            print(f"{report.name:<6} {tier:<7} {passed:>7} {failed:>7} {seconds}".rstrip())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="tools/test",
+        description="Builds and runs every test that CI runs; ends with 'N passed, N failed'.",
+    )
+    parser.add_argument("--quick", action="store_true", help="only the plain tests")
+    parser.add_argument("targets", nargs="*", default=["//..."], help="Bazel targets (all)")
+    args = parser.parse_args()
+
+    options: list[str] = []
+    if workspace.in_ci():
+        options.append("--nocache_test_results")
+    reports = [run_pass(PLAIN, args.targets, options)]
+    if not args.quick:
+        reports.append(run_check())
+        reports += [run_pass(one, args.targets, options) for one in SANITIZED]
+    if workspace.in_ci():
+        workspace.bazel_run(["shutdown"])
+
+    print_reports(reports)
+    passed = sum(report.count()[0] for report in reports)
+    failed = sum(report.count()[1] for report in reports)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
