@@ -1,0 +1,124 @@
+"""Runs registered benchmarks and prints their figures, one JSON object a line (tools/bench).
+
+A benchmark is a file tools/bench.d/NAME.toml:
+
+    doc = "what it measures, in one line"
+    target = "//cc/fabric/bench:fabric_bench"   # built optimised and run
+    args = ["--quick"]                          # optional
+
+Its program prints one JSON object for each figure on standard output, and progress on standard
+error. The keys are FIGURE_KEYS; `bench` must be NAME.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import tomllib
+
+from tools.lib import build, workspace
+
+# value, in unit; baseline: what it is compared with, in the same unit, measured in the same run;
+# ratio: value / baseline; runs: how many runs the value is the median of.
+FIGURE_KEYS = ("bench", "metric", "value", "unit", "baseline", "ratio", "runs")
+FOLDER = workspace.ROOT / "tools" / "bench.d"
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A row of tools/bench.d."""
+
+    name: str
+    doc: str
+    target: str
+    args: tuple[str, ...]
+
+
+def load(path: pathlib.Path) -> Benchmark:
+    """Reads a registration. Raises ValueError that names the file and the key."""
+    with path.open("rb") as file:
+        table = tomllib.load(file)
+    unknown = table.keys() - {"doc", "target", "args"}
+    if unknown:
+        raise ValueError(f"{path}: unknown key '{min(unknown)}' (allowed: args, doc, target)")
+    for key in ("doc", "target"):
+        if not isinstance(table.get(key), str):
+            raise ValueError(f"{path}: '{key}' is missing")
+    return Benchmark(path.stem, table["doc"], table["target"], tuple(table.get("args", ())))
+
+
+def problem_of(figure: Any, name: str) -> str:
+    """What is wrong with a figure of benchmark `name`; empty if nothing."""
+    if not isinstance(figure, dict):
+        return "no JSON object"
+    if missing := [key for key in FIGURE_KEYS if key not in figure]:
+        return f"keys missing: {', '.join(missing)}"
+    if figure["bench"] != name:
+        return f"bench is '{figure['bench']}', not '{name}'"
+    return ""
+
+
+def _run(benchmark: Benchmark, program: pathlib.Path) -> bool:
+    """Runs one and passes its figures on. False if it failed or printed anything else."""
+    workspace.say(f"bench {benchmark.name}: {benchmark.doc}")
+    good, figures = True, 0
+    with subprocess.Popen(
+        [program, *benchmark.args], stdout=subprocess.PIPE, text=True, cwd=workspace.ROOT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            try:
+                figure = json.loads(line)
+                wrong = problem_of(figure, benchmark.name)
+            except json.JSONDecodeError as error:
+                wrong = f"no JSON: {error}"
+            if wrong:
+                workspace.say(f"bench {benchmark.name}: {wrong}: {line.strip()}")
+                good = False
+                continue
+            print(json.dumps(figure), flush=True)
+            figures += 1
+    if process.returncode != 0:
+        workspace.say(f"bench {benchmark.name}: ended with status {process.returncode}")
+        good = False
+    if not figures:
+        workspace.say(f"bench {benchmark.name}: printed no figure")
+        good = False
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="tools/bench", description="Runs benchmarks; prints one JSON object for each figure."
+    )
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args()
+    known = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    try:
+        if args.list:
+            for name, path in known.items():
+                print(f"{name}: {load(path).doc}")
+            return 0
+        if not args.names:
+            parser.error("a NAME is wanted (see --list)")
+        for name in args.names:
+            if name not in known:
+                parser.error(f"no benchmark '{name}' (allowed: {', '.join(known) or 'none yet'})")
+        chosen = [load(known[name]) for name in args.names]
+        programs = build.build_targets([benchmark.target for benchmark in chosen])
+    except (ValueError, RuntimeError) as error:
+        workspace.say(str(error))
+        return 1
+    outcomes = [_run(benchmark, programs[benchmark.target]) for benchmark in chosen]
+    return 0 if all(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
