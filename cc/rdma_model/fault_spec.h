@@ -155,18 +155,19 @@ struct FaultSpec {
   uint8_t pad = 0;
   uint32_t qp = 0;        // in order of creation on its device, the first is 0
   uint32_t rate_ppb = 0;  // share of packets hit, 1 .. kPpb; 0: all
-  uint32_t index = 0;     // GID or P_Key index, from; VerbCall; AsyncEvent
-  uint32_t index2 = 0;    // GID index, to; QpState + 1 that a modify_qp asks for; GidType
-  uint64_t packet = 0;    // hits this packet of a queue pair alone, the first is 1
-  uint64_t after = 0;     // starts when so many units have passed
-  uint64_t at_ns = 0;     // starts at this time since the fabric's start
-  uint64_t for_ns = 0;    // ends so long after it started
-  uint64_t count = 0;     // hits so many packets, messages, calls or flaps at most
+  uint32_t index =
+      0;  // GID or P_Key index, from; VerbCall; AsyncEvent (kEvents: + 1); FaultKind to clear
+  uint32_t index2 = 0;  // GID index, to; QpState + 1 that a modify_qp asks for; GidType
+  uint64_t packet = 0;  // hits this packet of a queue pair alone, the first is 1
+  uint64_t after = 0;   // starts when so many units have passed
+  uint64_t at_ns = 0;   // starts at this time since the fabric's start
+  uint64_t for_ns = 0;  // ends so long after it started
+  uint64_t count = 0;   // hits so many packets, messages, calls or flaps at most
   uint64_t seed = 0;
   uint64_t value =
       0;  // ns, bit/s, status, errno, LID, P_Key, MTU, quirk bits, packets to fall behind
-  uint64_t value2 =
-      0;  // jitter ns, time down in a flap, vendor error, 1: quirk off, lead or lag of an event
+  uint64_t value2 = 0;    // jitter ns, time down in a flap, vendor error, 1: quirk off
+  uint64_t event_ns = 0;  // kEarly: how long the event leads the change; kLate: how long it lags
   Gid gid;
 
   friend bool operator==(const FaultSpec&, const FaultSpec&) = default;

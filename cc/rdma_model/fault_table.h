@@ -21,13 +21,13 @@ inline constexpr uint32_t kNoRule = 0xffffffff;
 inline constexpr int kFaultSpecWords = sizeof(FaultSpec) / sizeof(uint64_t);
 inline constexpr int kFaultSavedWords = 4;
 
-// A rule. Only functions of fault_table.cc and fault_judge.cc touch the fields.
+// A rule. Only fault_rule.h, fault_table.cc and fault_judge.cc touch the fields.
 struct FaultRule {
   std::atomic<uint32_t> version;  // odd: being written; counts writes
   std::atomic<uint32_t> phase;    // actions: steps finished
   std::atomic<uint64_t> spec[kFaultSpecWords];
   std::atomic<uint64_t> start_ns;  // not before (world's clock)
-  std::atomic<uint64_t> fired_ns;  // when its count was reached; 0: not yet
+  std::atomic<uint64_t> fired_ns;  // when its count was reached; NotFired(version): not yet
   std::atomic<uint64_t> ended_ns;  // cut short by clear; 0: not
   std::atomic<uint64_t> hits;      // low 16 bits of version in the top, count below
   std::atomic<uint64_t> base_messages, base_packets, base_tx_bytes,
@@ -42,7 +42,6 @@ struct FaultTable {
   std::atomic<uint64_t> verb_rules;    // same for JudgeVerb
   std::atomic<uint64_t> event_rules;   // same for PlanEvent
   std::atomic<uint64_t> action_rules;  // same for NextAction
-  std::atomic<uint64_t> used;          // rules that hold something
   // Traffic while there were packet rules. Low half received, high half sent.
   std::atomic<uint64_t> messages, packets;
   std::atomic<uint64_t> tx_bytes, rx_bytes;
