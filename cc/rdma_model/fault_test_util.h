@@ -3,8 +3,9 @@
 #ifndef RAILHOP_CC_RDMA_MODEL_FAULT_TEST_UTIL_H_
 #define RAILHOP_CC_RDMA_MODEL_FAULT_TEST_UTIL_H_
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,16 +16,22 @@
 
 namespace railhop::rdma {
 
+inline void Require(bool holds, std::string_view what) {
+  if (holds) return;
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(what.size()), what.data());
+  std::abort();
+}
+
 inline FaultSpec Spec(std::string_view words) {
   FaultSpec spec;
   std::string error;
-  EXPECT_TRUE(ParseFaultSpec(words, &spec, &error)) << words << ": " << error;
+  Require(ParseFaultSpec(words, &spec, &error), error);
   return spec;
 }
 
 inline void Apply(FaultTable& table, std::string_view words, uint64_t now_ns = 1000,
                   uint64_t start_ns = 0) {
-  ASSERT_EQ(ApplyFault(Spec(words), {now_ns, start_ns}, table), ApplyResult::kOk) << words;
+  Require(ApplyFault(Spec(words), {now_ns, start_ns}, table) == ApplyResult::kOk, words);
 }
 
 // Two ports and one queue pair between them.
@@ -88,8 +95,7 @@ inline void SendInBatches(Wire& wire, const Train& train, uint32_t batch,
   for (uint32_t at = 0; at < train.count;) {
     const Train part = Front(train, at, std::min(batch, train.count - at));
     const Verdict verdict = wire.Send(part);
-    ASSERT_GE(verdict.packets, 1u);
-    ASSERT_LE(verdict.packets, part.count);
+    Require(verdict.packets >= 1 && verdict.packets <= part.count, "packets of a verdict");
     for (uint32_t i = 0; i < verdict.packets; ++i) packets->push_back(Show(verdict));
     at += verdict.packets;
   }
