@@ -79,7 +79,7 @@ def _clang_build(_files: list[str]) -> list[str]:
     """Compiles our own code with clang; nothing is linked and no library is built."""
     options = ["--config=ci", "--config=clang", "--output_groups=compilation_outputs"]
     done = subprocess.run(
-        [*workspace.bazel_command(), "build", *options, "//..."],
+        workspace.bazel_command("build", *options, "//..."),
         cwd=ROOT,
         check=False,
         stdout=subprocess.PIPE,

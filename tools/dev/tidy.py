@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
-import os
 import pathlib
 import re
 import subprocess
@@ -50,13 +49,7 @@ def key_of(root: pathlib.Path, source: str, arguments: Iterable[str], versions: 
 def _versions() -> str:
     """What else the result hangs on: clang-tidy, and Debian's sources of the libraries."""
     texts = [subprocess.run([CLANG_TIDY, "--version"], check=True, stdout=subprocess.PIPE).stdout]
-    external = pathlib.Path(workspace.bazel_output("info", "output_base").strip()) / "external"
-    for name in ("com_google_absl", "com_google_protobuf", "com_google_googletest"):
-        for entry in (external / name).glob("*"):
-            stamp = pathlib.Path(os.path.realpath(entry)).parent / ".stamp"
-            if stamp.exists():
-                texts.append(stamp.read_bytes())
-                break
+    texts += [stamp.read_bytes() for stamp in sorted(workspace.debsrc_dir().glob("*/.stamp"))]
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 

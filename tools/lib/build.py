@@ -29,7 +29,7 @@ def _existing_targets() -> set[str]:
 
 def build_targets(targets: list[str]) -> dict[str, pathlib.Path]:
     """Builds them optimised; where each one's file is. Raises RuntimeError if one fails."""
-    if workspace.bazel_run(["build", CONFIG, "--", *targets]) != 0:
+    if workspace.bazel_run("build", CONFIG, "--", *targets) != 0:
         raise RuntimeError("the build failed")
     bin_dir = pathlib.Path(workspace.bazel_output("info", CONFIG, "bazel-bin").strip())
     return {target: bin_dir / target.removeprefix("//").replace(":", "/") for target in targets}

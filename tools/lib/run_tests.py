@@ -6,6 +6,7 @@ import argparse
 import collections
 import dataclasses
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,10 +63,10 @@ def run_pass(one: Pass, targets: list[str], options: list[str]) -> Report:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder) / "events.json"
-        command = ["test", "--config=ci", *one.options, f"--build_event_json_file={events}"]
+        flags = ["--config=ci", *one.options, *options, f"--build_event_json_file={events}"]
         if one.options:
-            command.append("--test_lang_filters=cc")
-        status = workspace.bazel_run([*command, *options, "--", *targets])
+            flags.append("--test_lang_filters=cc")
+        status = workspace.bazel_run("test", *flags, "--", *targets)
         lines = events.read_text(encoding="utf-8").splitlines() if events.exists() else []
         found = test_events.outcomes(lines)
     if not found:
@@ -89,6 +90,15 @@ def run_check() -> Report:
         cases.fail("", f"ended with status {status}")
     outcome = test_events.TargetOutcome("tools/dev/check", "check", cases)
     return Report("check", [outcome], time.monotonic() - start)
+
+
+def trim_disk_cache(bytes_max: int = 20 * 2**30) -> None:
+    """Empties Bazel's disk cache once it is larger: this Bazel never takes anything out of it."""
+    folder = workspace.cache_dir() / "bazel-disk"
+    used = subprocess.run(["du", "-sb", folder], check=False, stdout=subprocess.PIPE, text=True)
+    if used.returncode == 0 and int(used.stdout.split()[0]) > bytes_max:
+        workspace.say(f"emptying {folder}, which has grown to {used.stdout.split()[0]} bytes")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def print_reports(reports: list[Report]) -> None:
@@ -123,7 +133,8 @@ def main() -> int:
         reports.append(run_check())
         reports += [run_pass(one, args.targets, options) for one in SANITIZED]
     if workspace.in_ci():
-        workspace.bazel_run(["shutdown"])
+        workspace.bazel_run("shutdown")
+        trim_disk_cache()
 
     print_reports(reports)
     passed = sum(report.count()[0] for report in reports)

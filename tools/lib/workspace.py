@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -21,33 +21,40 @@ def cache_dir() -> pathlib.Path:
     return pathlib.Path(base) / "railhop"
 
 
+def debsrc_dir() -> pathlib.Path:
+    """Where tools/setup has unpacked Debian's sources: it has written that down for Bazel."""
+    text = (ROOT / ".bazelrc.local").read_text(encoding="utf-8")
+    found = re.search(r"DEBSRC_ROOT=(\S+)", text)
+    return pathlib.Path(found.group(1) if found else "/opt/debsrc")
+
+
 def in_ci() -> bool:
     return bool(os.environ.get("CI"))
 
 
-def bazel_command() -> list[str]:
-    """How to call Bazel.
+def bazel_command(command: str, *args: str) -> list[str]:
+    """The command line of a Bazel command.
 
-    CI's checkouts come and go, each in a folder of its own, so they share one output base; a
-    developer's checkouts each have their own, as Bazel has it by default.
+    CI's checkouts come and go, each in a folder of its own, so they share one output base, and no
+    links to it are left in them: Bazel would stumble over another output base's. A developer's
+    checkouts each have their own, as Bazel has it by default.
     """
-    if in_ci():
-        return ["bazel", f"--output_base={cache_dir() / 'bazel-ci'}"]
-    return ["bazel"]
+    if not in_ci():
+        return ["bazel", command, *args]
+    links = ["--symlink_prefix=/"] if command in ("build", "test") else []
+    return ["bazel", f"--output_base={cache_dir() / 'bazel-ci'}", command, *links, *args]
 
 
-def bazel_output(*args: str) -> str:
-    """Standard output of a Bazel command, which must succeed."""
-    return subprocess.run(
-        bazel_command() + list(args), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+def bazel_output(command: str, *args: str) -> str:
+    """Standard output of a Bazel command, which must succeed; the rest goes to standard error."""
+    argv = bazel_command(command, *args)
+    return subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def bazel_run(args: Sequence[str]) -> int:
+def bazel_run(command: str, *args: str) -> int:
     """Runs a Bazel command with its output on standard error; returns its exit status."""
-    return subprocess.run(
-        bazel_command() + list(args), cwd=ROOT, check=False, stdout=sys.stderr
-    ).returncode
+    argv = bazel_command(command, *args)
+    return subprocess.run(argv, cwd=ROOT, check=False, stdout=sys.stderr).returncode
 
 
 def tracked_files() -> list[str]:
