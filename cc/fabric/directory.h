@@ -100,7 +100,7 @@ class DirectoryHandle {
 
   Directory& dir() { return *dir_; }
   const Directory& dir() const { return *dir_; }
-  int fd() const { return fd_; }  // the memfd
+  int fd() const { return fd_; }  // the memfd in its owner, elsewhere -1
   std::string Reference() const;  // for RAILHOP_FABRIC
   bool OwnerAlive() const;        // false once the owner has gone or closed the fabric
 
@@ -165,13 +165,12 @@ class DirectoryHandle {
   uint32_t WaitForChange(uint32_t seen, int64_t timeout_ns) const;
 
  private:
-  DirectoryHandle(Directory* dir, int fd, bool owner) : dir_(dir), fd_(fd), owner_(owner) {}
-  static std::unique_ptr<DirectoryHandle> AttachFd(uint32_t pid, int fd, std::optional<uint64_t> id,
-                                                   std::string_view what, std::string* error);
+  DirectoryHandle(Directory* dir, int fd) : dir_(dir), fd_(fd) {}
+  void FreeSlot(uint32_t slot);  // caller holds claim_lock
+  void FreeQpnsOf(uint32_t slot);
 
   Directory* const dir_;
   const int fd_;
-  const bool owner_;
 };
 
 // Holds one of a directory's robust mutexes. A holder that died left the data consistent enough:
@@ -187,6 +186,8 @@ class SharedLock {
   pthread_mutex_t& mutex_;
 };
 
+// The phys_state of a port whose link is up or down, as its kind of NIC reports it.
+uint32_t PhysState(rdma::LinkLayer link_layer, bool up);
 // CLOCK_MONOTONIC.
 uint64_t MonotonicNs();
 // Start time of a process in clock ticks after boot, from /proc/<pid>/stat; 0 if it does not live

@@ -36,11 +36,11 @@ inline constexpr int kMaxPortEvents = 4096;  // ring
 inline constexpr int kMaxLogEntries = 1 << 16;
 
 // A GID table entry. `version` is even when the entry is stable and odd while the writer changes
-// it.
+// it; read it with DirectoryHandle::ReadGid.
 struct GidEntry {
   std::atomic<uint32_t> version;
-  rdma::Gid gid;  // all zero: empty
-  rdma::GidType type;
+  std::atomic<uint32_t> type;       // rdma::GidType
+  std::atomic<uint64_t> halves[2];  // rdma::Gid's bytes; all zero: empty
 };
 
 struct PortEntry {
@@ -91,6 +91,7 @@ struct DeviceEntry {
   uint32_t vendor_id, vendor_part_id, hw_ver;
   char fw_ver[32];
   char pci_address[16];  // "0000:17:00.0"
+  char pci_path[96];     // with the bridges above it; rdma::TopologyDevice::pci_path
   int32_t numa_node;
   int32_t open_errno;  // what opening it gives; 0: it opens
   DeviceCaps caps;
@@ -115,7 +116,7 @@ struct ProcessSlot {
 // bits of generation above 18 bits of index; an entry that is free or being written has a bit above
 // the 24 set, so it equals no number.
 struct QpnEntry {
-  std::atomic<uint32_t> qpn;   // 0: never used; see qpn_table.h
+  std::atomic<uint32_t> qpn;   // 0: never used; see directory_processes.cc
   std::atomic<uint32_t> slot;  // index of its process
   std::atomic<uint32_t> slot_generation;
   std::atomic<uint32_t> index;  // of the queue pair in that process's segment
@@ -144,7 +145,8 @@ struct Directory {
   uint64_t size;   // sizeof(Directory)
   uint64_t id;     // random: tells a fabric from another in the same place
   uint64_t seed;
-  uint64_t created_ns;  // CLOCK_MONOTONIC
+  uint64_t created_ns;        // CLOCK_MONOTONIC
+  uint64_t owner_start_time;  // to tell a reused pid
   uint32_t owner_pid;
   uint32_t uid;
   char name[64];
@@ -160,6 +162,7 @@ struct Directory {
   std::atomic<uint64_t> event_head;        // port events written
   std::atomic<uint64_t> log_head;          // log entries written
   std::atomic<uint32_t> qpn_cursor;        // where the next search for a free number starts
+  std::atomic<uint32_t> qpn_limit;         // entries at or above have never been used
   pthread_mutex_t control_lock;            // robust, shared: one fault command at a time
   pthread_mutex_t claim_lock;              // robust, shared: process slots
   uint64_t routes[kMaxNets];  // bit n of word m: net m reaches net n (by routable GIDs only)

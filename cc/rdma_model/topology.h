@@ -1,11 +1,10 @@
 // What a fabric is made of: hosts, their devices, the ports with their addresses, and which nets
 // reach each other.
 //
-// A topology is what a lab drawing shows, as plain data, with a small text form that people write
-// (the format is described in docs/fabric.md and by the files in testdata/topologies). Everything
-// that a program can see of a device before the first packet comes from here. The hard case is the
-// GID table: its order and its gaps decide which address a program picks, so the usual Linux order
-// is made by default and every entry can be set by hand.
+// A topology is what a lab drawing shows, as plain data; topology_text.h reads and writes its text
+// form. Everything that a program can see of a device before the first packet comes from here. The
+// hard case is the GID table: its order and its gaps decide which address a program picks, so the
+// usual Linux order is made by default and every entry can be set by hand.
 #ifndef RAILHOP_CC_RDMA_MODEL_TOPOLOGY_H_
 #define RAILHOP_CC_RDMA_MODEL_TOPOLOGY_H_
 
@@ -73,8 +72,10 @@ struct TopologyDevice {
   uint32_t vendor_part_id = 4129;
   uint32_t hw_ver = 0;
   std::string fw_ver = "1.0.0";
-  std::string pci_address;  // "0000:17:00.0"
-  int numa_node = 0;        // -1: unknown
+  // Where it sits: "0000:17:00.0", or the way to it through bridges,
+  // "0000:15:00.0/0000:16:01.0/0000:17:00.0". Devices whose ways share bridges are near each other.
+  std::string pci_path;
+  int numa_node = 0;  // -1: unknown
   // errno that opening the device gives (a container that lists devices it may not use); 0: it
   // opens.
   int open_errno = 0;
@@ -100,18 +101,23 @@ struct Topology {
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
-// Reads the text form. `file` is only named in errors, which read
-// "<file>:<line>: <word>: <what is wrong>; allowed: <what is not>".
-// Returns nothing and sets *error when the text is not a valid topology.
-std::optional<Topology> ParseTopology(std::string_view text, std::string_view file,
-                                      std::string* error);
-
-// The text form, with every value written out; parsing it gives the same topology again.
-std::string FormatTopology(const Topology& topology);
-
-// One host with four devices soft0..soft3, RoCE v2, 100 Gb/s, addresses 10.0.0.1 to 10.0.0.4 in one
+// One host with four devices soft0..soft3, RoCE, 100 Gb/s, addresses 10.0.0.1 to 10.0.0.4 in one
 // net.
 Topology DefaultTopology();
+
+// The GID table that Linux makes for an Ethernet port: for the link-local address (none when all
+// zero) and then for each of `addresses` a RoCE v1 and a RoCE v2 entry.
+std::vector<TopologyGid> EthernetGids(const Gid& link_local, const std::vector<Gid>& addresses);
+// prefix:guid, both in host order.
+Gid GidOf(uint64_t prefix, uint64_t guid);
+
+// What a device gets that does not say otherwise, by its host's index and its index on that host.
+uint64_t DefaultNodeGuid(int host, int device);
+uint64_t DefaultPortGuid(int host, int device, int port);  // port from 1
+std::string DefaultPciPath(int device);
+
+// "0000:17:00.0" of ".../0000:17:00.0".
+std::string PciAddressOf(const std::string& pci_path);
 
 // "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1" as a GID (IPv4 mapped); nothing if it is no address.
 std::optional<Gid> ParseAddress(std::string_view text);
@@ -133,6 +139,7 @@ struct WidthSpeed {
   uint32_t speed = 0;  // 1 SDR .. 32 EDR, 64 HDR, 128 NDR, 256 XDR
 };
 WidthSpeed WidthSpeedOf(uint32_t gbps);
+const std::vector<uint32_t>& KnownSpeedsGbps();
 // "100 Gb/sec (4X EDR)", as sysfs has it.
 std::string RateText(uint32_t gbps);
 
