@@ -69,8 +69,8 @@ std::string FormatVerb(const FaultSpec& spec) {
 }
 
 std::string FormatParameters(const FaultSpec& spec) {
-  const std::string value = " " + std::to_string(spec.value);
-  const std::string index = " " + std::to_string(spec.index);
+  std::string value = " " + std::to_string(spec.value);
+  std::string index = " " + std::to_string(spec.index);
   switch (spec.kind) {
     case FaultKind::kDelay:
       return " " + FormatTime(spec.value) +
@@ -118,7 +118,7 @@ std::string FormatParameters(const FaultSpec& spec) {
 
 std::string FormatAfter(const FaultSpec& spec) {
   if (spec.after == 0) return "";
-  const std::string number = " after " + std::to_string(spec.after);
+  std::string number = " after " + std::to_string(spec.after);
   std::string text;
   switch (spec.after_unit) {
     case TriggerUnit::kNone:

@@ -337,7 +337,6 @@ bool Parser::TakeParameters(FaultSpec* spec) {
       --at_;
       return Fail("one of 256, 512, 1024, 2048, 4096");
     case FaultKind::kLid:
-      return TakeNumber(1, 0xbfff, "a unicast LID", &spec->value);
     case FaultKind::kSmLid:
       return TakeNumber(1, 0xbfff, "a unicast LID", &spec->value);
     case FaultKind::kPkey:

@@ -287,6 +287,7 @@ void Consult(Port& port, uint32_t index, const FlowState& flow, const Front& fro
     const uint64_t left = UnitsLeft(view, port, flow);
     if (left > 0) {
       port.pending |= uint64_t{1} << index;
+      decision->verdict.before_fall |= IsAction(spec.kind);
       if (spec.of_qp == 0 && spec.after_unit == TriggerUnit::kMessages)
         port.pending_messages = true;
       decision->run = std::min(decision->run, PacketsBefore(spec, left, front));
