@@ -196,6 +196,7 @@ TEST(Judge, DownAfterMessages_ExactlySoManyPass) {
     const Verdict verdict = wire.Send(wire.Message(3));
     if (verdict.fate == Fate::kDeliver) ++passed;
     EXPECT_EQ(verdict.packets, 3u);
+    EXPECT_EQ(verdict.before_fall, i < 1000) << i;
     EXPECT_EQ((verdict.actions & kActionsTx) != 0, i >= 999) << i;
     FaultAction action;
     EXPECT_EQ(NextAction(*wire.tx, 2000, &action), i >= 999) << i;
