@@ -80,7 +80,7 @@ void FillPort(const rdma::TopologyPort& from, PortEntry* port) {
   port->link_layer = from.link_layer;
   port->max_mtu = static_cast<uint8_t>(from.max_mtu);
   const rdma::WidthSpeed link = rdma::WidthSpeedOf(from.speed_gbps);
-  port->active_width = static_cast<uint8_t>(link.width);
+  port->active_width = link.width;
   port->active_speed = link.speed;
   port->speed_gbps = from.speed_gbps;
   port->net = static_cast<uint32_t>(from.net);

@@ -77,6 +77,7 @@ struct PortEventRecord {
   uint64_t position = 0;
   uint64_t due_ns = 0;  // CLOCK_MONOTONIC; deliver not before
   uint32_t device = 0, port = 0, event = 0;
+  uint32_t qp = 0;  // 0, or qp_order + 1 of the queue pair that it is about
 };
 
 class DirectoryHandle {
@@ -147,7 +148,7 @@ class DirectoryHandle {
 
   // --- Port events ---
   // Caller holds control_lock.
-  void PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64_t due_ns);
+  void PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64_t due_ns, uint32_t qp = 0);
   uint64_t EventHead() const { return dir_->event_head.load(std::memory_order_acquire); }
   // The event at *cursor or the oldest one still there, and moves *cursor behind it; nothing when
   // there is none.
@@ -159,7 +160,8 @@ class DirectoryHandle {
 
   // --- Change ---
   uint32_t ChangeCount() const { return dir_->change.load(std::memory_order_acquire); }
-  void NotifyChange();  // bumps the count and wakes all that wait
+  // Bumps the count and wakes all that wait for it, and every process's NIC thread.
+  void NotifyChange();
   // Waits until ChangeCount() != seen or `timeout_ns` has passed (negative: for ever); the count
   // then.
   uint32_t WaitForChange(uint32_t seen, int64_t timeout_ns) const;

@@ -49,20 +49,20 @@ struct PortEntry {
   std::atomic<uint32_t> phys_state;  // verbs: 2 polling, 3 disabled, 5 link up
   std::atomic<uint32_t> lid;
   std::atomic<uint32_t> sm_lid;
-  std::atomic<uint32_t> active_mtu;  // verbs code 1..5
-  std::atomic<uint32_t> rate_mbps;   // what the port says it has
-  std::atomic<uint32_t> gid_count;   // length of the table, entries may be empty
+  std::atomic<uint32_t> active_mtu;                  // verbs code 1..5
+  std::atomic<uint32_t> rate_mbps;                   // what the port says it has
+  std::atomic<uint32_t> gid_count;                   // length of the table, entries may be empty
+  std::atomic<uint32_t> active_width, active_speed;  // verbs codes, of rate_mbps
+  std::atomic<uint32_t> hidden_gids;                 // bit n: entry n reads as empty
   GidEntry gids[kMaxGids];
   std::atomic<uint32_t> pkeys[kMaxPkeys];
   // Constant after creation.
   rdma::LinkLayer link_layer;
-  uint8_t max_mtu;       // verbs code
-  uint8_t active_width;  // verbs codes
+  uint8_t max_mtu;  // verbs code
   uint8_t lmc;
-  uint32_t active_speed;
   uint32_t pkey_count;
-  uint32_t net;  // ports of one net reach each other; see Directory::routes
-  uint32_t speed_gbps;
+  uint32_t net;            // ports of one net reach each other; see Directory::routes
+  uint32_t speed_gbps;     // of the topology
   uint64_t guid;           // host order
   uint64_t subnet_prefix;  // host order; InfiniBand only
   char netdev[16];         // "eth0"; empty for none
@@ -110,6 +110,8 @@ struct ProcessSlot {
   std::atomic<uint32_t> generation;  // counts owners of this slot
   std::atomic<uint32_t> host;
   std::atomic<uint64_t> start_time;  // of the process, from /proc/<pid>/stat, to tell a reused pid
+  std::atomic<uint32_t> doorbell;    // futex word of its NIC thread: bumped by peers and by control
+  std::atomic<uint32_t> sleeping;    // 1 while that thread waits: ringing then needs a wake-up call
 };
 
 // Finds a queue pair by number: entry (qpn & (2^18 - 1)) is it when `qpn` is equal. A number is 6
@@ -122,13 +124,15 @@ struct QpnEntry {
   std::atomic<uint32_t> index;  // of the queue pair in that process's segment
 };
 
-// One asynchronous event that every context open on the device is to see.
+// One asynchronous event that every context open on the device is to see; one that is about a queue
+// pair is raised by the process that has it.
 struct PortEvent {
   std::atomic<uint64_t> sequence;  // position + 1, stored last; 0: never written
   std::atomic<uint64_t> due_ns;    // CLOCK_MONOTONIC; deliver not before
   std::atomic<uint32_t> device;
   std::atomic<uint32_t> port;   // 1-based; 0: of the device
   std::atomic<uint32_t> event;  // rdma::AsyncEvent
+  std::atomic<uint32_t> qp;     // 0: of the port or device; else the queue pair's qp_order + 1
 };
 
 // One line of the event log, written by whoever did it.

@@ -92,6 +92,7 @@ std::optional<PortRef> DirectoryHandle::FindDevicePort(std::string_view text,
 rdma::TopologyGid DirectoryHandle::ReadGid(const PortEntry& port, uint32_t index) {
   rdma::TopologyGid value;
   if (index >= static_cast<uint32_t>(kMaxGids)) return value;
+  if ((port.hidden_gids.load(std::memory_order_acquire) >> index & 1) != 0) return value;
   const GidEntry& entry = port.gids[index];
   // A writer that died half-way leaves the version odd: after some looks take what is there.
   for (int look = 0; look < 1000; ++look) {

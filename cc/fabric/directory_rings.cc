@@ -16,6 +16,10 @@ namespace {
 // writer off its cores, for then the writer must have died.
 constexpr uint64_t kUnfinishedLineNs = 1'000'000'000;
 
+void Wake(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 // Moves *cursor up to the oldest entry that a ring of `size` still holds; false when there is
 // nothing to read.
 bool Catch(uint64_t head, uint64_t size, uint64_t* cursor) {
@@ -38,7 +42,8 @@ SharedLock::SharedLock(pthread_mutex_t& mutex) : mutex_(mutex) {
 
 SharedLock::~SharedLock() { pthread_mutex_unlock(&mutex_); }
 
-void DirectoryHandle::PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64_t due_ns) {
+void DirectoryHandle::PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64_t due_ns,
+                                    uint32_t qp) {
   const uint64_t position = dir_->event_head.load(std::memory_order_relaxed);
   PortEvent& entry = dir_->events[position % kMaxPortEvents];
   entry.sequence.store(0, std::memory_order_relaxed);
@@ -47,6 +52,7 @@ void DirectoryHandle::PushPortEvent(PortRef port, rdma::AsyncEvent event, uint64
   entry.device.store(port.device, std::memory_order_relaxed);
   entry.port.store(port.port, std::memory_order_relaxed);
   entry.event.store(static_cast<uint32_t>(event), std::memory_order_relaxed);
+  entry.qp.store(qp, std::memory_order_relaxed);
   entry.sequence.store(position + 1, std::memory_order_release);
   dir_->event_head.store(position + 1, std::memory_order_release);
 }
@@ -55,10 +61,12 @@ std::optional<PortEventRecord> DirectoryHandle::ReadPortEvent(uint64_t* cursor) 
   while (Catch(EventHead(), kMaxPortEvents, cursor)) {
     const PortEvent& entry = dir_->events[*cursor % kMaxPortEvents];
     const uint64_t before = entry.sequence.load(std::memory_order_acquire);
-    PortEventRecord record{*cursor, entry.due_ns.load(std::memory_order_relaxed),
+    PortEventRecord record{*cursor,
+                           entry.due_ns.load(std::memory_order_relaxed),
                            entry.device.load(std::memory_order_relaxed),
                            entry.port.load(std::memory_order_relaxed),
-                           entry.event.load(std::memory_order_relaxed)};
+                           entry.event.load(std::memory_order_relaxed),
+                           entry.qp.load(std::memory_order_relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
     const uint64_t after = entry.sequence.load(std::memory_order_relaxed);
     ++*cursor;
@@ -120,8 +128,13 @@ std::optional<LogRecord> DirectoryHandle::ReadLog(uint64_t* cursor) const {
 }
 
 void DirectoryHandle::NotifyChange() {
-  dir_->change.fetch_add(1, std::memory_order_acq_rel);
-  syscall(SYS_futex, &dir_->change, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  dir_->change.fetch_add(1, std::memory_order_seq_cst);
+  Wake(&dir_->change);
+  for (ProcessSlot& slot : dir_->processes) {
+    if (slot.pid.load(std::memory_order_acquire) == 0) continue;
+    slot.doorbell.fetch_add(1, std::memory_order_seq_cst);
+    if (slot.sleeping.load(std::memory_order_seq_cst) != 0) Wake(&slot.doorbell);
+  }
 }
 
 uint32_t DirectoryHandle::WaitForChange(uint32_t seen, int64_t timeout_ns) const {
