@@ -653,7 +653,6 @@ void Parser::CheckUnique() {
 // --- Formatting ---
 
 void FormatDevice(const TopologyDevice& device, std::string* out) {
-  const TopologyCaps defaults;
   *out += "  device " + device.name + " pci " + device.pci_path + " numa " +
           std::to_string(device.numa_node) + " guid " + FormatGuid(device.node_guid) +
           " system_guid " + FormatGuid(device.sys_image_guid) + "\n";
