@@ -67,6 +67,19 @@ void Requester::Commit() {
   ++tail_;
 }
 
+void Requester::TakeBack(uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    --tail_;
+    --next_message_;
+    next_psn_ = At(tail_).first_psn;
+  }
+}
+
+void Requester::DelayTimer(uint64_t departure_ns) {
+  const uint64_t timeout = AckTimeoutNs(config_.timeout);
+  if (timer_ns_ != 0) timer_ns_ = std::max(timer_ns_, departure_ns + Scaled(timeout));
+}
+
 void Requester::SetState(QpState state) {
   if (state_ == QpState::kSqd && state == QpState::kRts) drain_reported_ = false;
   state_ = state;

@@ -94,6 +94,8 @@ class Requester {
   SendWqe* Reserve();
   uint8_t* InlineBuffer(const SendWqe* wqe);
   void Commit();
+  // Takes back the newest `count` requests, of which nothing has been sent.
+  void TakeBack(uint32_t count);
   // Requests in the queue.
   uint64_t Backlog() const { return tail_ - head_; }
 
@@ -113,6 +115,9 @@ class Requester {
   // When OnDeadline is due; 0: nothing is.
   uint64_t deadline_ns() const;
   void OnDeadline(uint64_t now_ns);
+
+  // The packet last sent leaves only at `departure_ns`: its acknowledgement is due that much later.
+  void DelayTimer(uint64_t departure_ns);
 
   // Ends the oldest request with `status` and flushes the rest. With an empty queue only the state
   // changes.

@@ -63,6 +63,13 @@ Response Responder::OnTrain(Train train) {
     (void)train.TakeFront(behind);
   }
   s_->nak_sent = false;
+  // Packets of another size than this end's path MTU are not taken for a message's middle
+  // (IBTA 9.7.4.1.6).
+  const bool carries = IsSend(train.opcode) || IsWrite(train.opcode);
+  if (carries && train.mtu != s_->mtu &&
+      (train.message_length > train.mtu || train.message_length > s_->mtu)) {
+    return Nak(ResponseKind::kNakInvalidRequest, train);
+  }
   return Execute(train);
 }
 
@@ -262,15 +269,22 @@ bool Responder::ReportReceive(const Train& train, WcOpcode opcode) {
   return true;
 }
 
-Response Responder::FailReceive(WcStatus status, ResponseKind kind, const Train& train) {
-  Completion c;
-  c.wr_id = ring_.Front()->wr_id;
-  c.status = status;
-  c.opcode = WcOpcode::kRecv;
-  c.qp_num = s_->qpn;
-  (void)env_->CompleteReceive(c, ReceiveToken(s_->qpn, ring_.head()));
-  ring_.Pop();
+void Responder::FailFront(WcStatus status, uint32_t vendor_err) {
+  if (!ring_.Empty()) {
+    Completion c;
+    c.wr_id = ring_.Front()->wr_id;
+    c.status = status;
+    c.vendor_err = vendor_err;
+    c.opcode = WcOpcode::kRecv;
+    c.qp_num = s_->qpn;
+    (void)env_->CompleteReceive(c, ReceiveToken(s_->qpn, ring_.head()));
+    ring_.Pop();
+  }
   EnterError(AsyncEvent::kCommEst);
+}
+
+Response Responder::FailReceive(WcStatus status, ResponseKind kind, const Train& train) {
+  FailFront(status, 0);
   return Reply(kind, train.psn);
 }
 

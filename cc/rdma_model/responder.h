@@ -137,6 +137,9 @@ class Responder {
   // "none").
   void EnterError(AsyncEvent event);
 
+  // The oldest receive, if there is one, completes with `status`, and the queue pair goes to ERR.
+  void FailFront(WcStatus status, uint32_t vendor_err);
+
   // Flushes receives that were posted after the queue pair went to ERR.
   void FlushReceives();
 
