@@ -33,6 +33,15 @@ Response Responder::Reply(ResponseKind kind, uint32_t psn) const {
   return r;
 }
 
+Response Responder::NotReady() {
+  // What is already under way behind it is not refused once more (as for a NAK; IBTA 9.7.5.2.8):
+  // a sequence NAK would cost the requester a retry and would not make it wait.
+  s_->nak_sent = true;
+  Response r = Reply(ResponseKind::kRnrNak, s_->expected_psn);
+  r.rnr_timer = s_->min_rnr_timer;
+  return r;
+}
+
 Response Responder::Ack(uint32_t psn) const { return Reply(ResponseKind::kAck, psn); }
 
 Response Responder::OnTrain(Train train) {
@@ -48,6 +57,7 @@ Response Responder::OnTrain(Train train) {
   }
   if (s_->type == QpType::kUc) return OnUcTrain(train);
 
+  payload_skip_ = 0;
   const int32_t ahead = PsnDiff(train.psn, s_->expected_psn);
   if (ahead > 0) {
     if (s_->nak_sent) return {};
@@ -60,7 +70,7 @@ Response Responder::OnTrain(Train train) {
     // A repeated READ is a new, shorter request in its sender's eyes, so only runs of packets can
     // straddle.
     if (train.opcode == Opcode::kRead || IsAtomic(train.opcode)) return {};
-    (void)train.TakeFront(behind);
+    payload_skip_ = train.TakeFront(behind).length;
   }
   s_->nak_sent = false;
   // Packets of another size than this end's path MTU are not taken for a message's middle
@@ -124,7 +134,6 @@ bool Responder::OpenMessage(const Train& train) {
 }
 
 bool Responder::WriteAllowed(const Train& train) {
-  if ((s_->access & kAccessRemoteWrite) == 0) return false;
   if (train.message_length == 0)
     return true;  // IBTA 9.7.4.1.3: no key is looked at for an empty WRITE
   const MemoryRegion* region = env_->FindRegion(s_->open_rkey);
@@ -136,11 +145,13 @@ bool Responder::WritePayload(const Train& train, uint32_t bytes) {
   if (bytes == 0) return true;
   const MemoryRegion* region = env_->FindRegion(s_->open_rkey);
   if (region == nullptr) return false;
-  return env_->CopyIn(region->ToVa(s_->open_addr + train.offset), 0, bytes);
+  return env_->CopyIn(region->ToVa(s_->open_addr + train.offset), payload_skip_, bytes);
 }
 
 Response Responder::ExecuteWrite(const Train& train) {
-  if (!OpenMessage(train)) return Nak(ResponseKind::kNakInvalidRequest, train);
+  if (!OpenMessage(train) || !Enabled(kAccessRemoteWrite)) {
+    return Nak(ResponseKind::kNakInvalidRequest, train);
+  }
   if (!WriteAllowed(train)) return Nak(ResponseKind::kNakRemoteAccess, train);
   // A WRITE with immediate needs a receive, but only for its last packet.
   const bool lacks_receive = train.opcode == Opcode::kWriteImm && train.last && ring_.Empty();
@@ -152,9 +163,7 @@ Response Responder::ExecuteWrite(const Train& train) {
   if (lacks_receive) {
     if (executed == 0 && train.first)
       s_->message_open = false;  // it will come again from its beginning
-    Response r = Reply(ResponseKind::kRnrNak, s_->expected_psn);
-    r.rnr_timer = s_->min_rnr_timer;
-    return r;
+    return NotReady();
   }
   if (train.last) {
     s_->message_open = false;
@@ -181,7 +190,7 @@ WcStatus Responder::Scatter(const Train& train, const RecvWqe& wqe) {
         !region->Allows(sge.lkey, s_->pd, sge.addr, sge.length, kAccessLocalWrite)) {
       return WcStatus::kLocProtErr;
     }
-    if (!env_->CopyIn(region->ToVa(sge.addr) + skip, done, n)) return WcStatus::kLocProtErr;
+    if (!env_->CopyIn(region->ToVa(sge.addr) + skip, payload_skip_ + done, n)) return WcStatus::kLocProtErr;
     done += n;
     skip = 0;
   }
@@ -190,9 +199,7 @@ WcStatus Responder::Scatter(const Train& train, const RecvWqe& wqe) {
 
 Response Responder::ExecuteSend(const Train& train) {
   if (ring_.Empty()) {
-    Response r = Reply(ResponseKind::kRnrNak, s_->expected_psn);
-    r.rnr_timer = s_->min_rnr_timer;
-    return r;
+    return NotReady();
   }
   if (!OpenMessage(train)) return Nak(ResponseKind::kNakInvalidRequest, train);
   const WcStatus status = Scatter(train, *ring_.Front());
@@ -212,8 +219,9 @@ Response Responder::ExecuteSend(const Train& train) {
 }
 
 Response Responder::ExecuteRead(const Train& train) {
-  if (s_->message_open) return Nak(ResponseKind::kNakInvalidRequest, train);
-  if ((s_->access & kAccessRemoteRead) == 0) return Nak(ResponseKind::kNakRemoteAccess, train);
+  if (s_->message_open || !Enabled(kAccessRemoteRead)) {
+    return Nak(ResponseKind::kNakInvalidRequest, train);
+  }
   uint64_t va = 0;
   if (train.length != 0) {
     const MemoryRegion* region = env_->FindRegion(train.rkey);
@@ -233,10 +241,11 @@ Response Responder::ExecuteRead(const Train& train) {
 }
 
 Response Responder::ExecuteAtomic(const Train& train) {
-  if (s_->message_open || train.remote_addr % 8 != 0)
+  if (s_->message_open || !Enabled(kAccessRemoteAtomic) || train.remote_addr % 8 != 0) {
     return Nak(ResponseKind::kNakInvalidRequest, train);
+  }
   const MemoryRegion* region = env_->FindRegion(train.rkey);
-  if ((s_->access & kAccessRemoteAtomic) == 0 || region == nullptr ||
+  if (region == nullptr ||
       !region->Allows(train.rkey, s_->pd, train.remote_addr, 8, kAccessRemoteAtomic)) {
     return Nak(ResponseKind::kNakRemoteAccess, train);
   }
@@ -315,7 +324,7 @@ Response Responder::OnUcTrain(Train train) {
       (void)FailReceive(status, ResponseKind::kNone, train);
       return {};
     }
-  } else if (!IsWrite(train.opcode) || !WriteAllowed(train) || !WritePayload(train, train.length)) {
+  } else if (!IsWrite(train.opcode) || !Enabled(kAccessRemoteWrite) || !WriteAllowed(train) || !WritePayload(train, train.length)) {
     s_->message_open = false;
     return {};
   }

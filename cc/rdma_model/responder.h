@@ -111,8 +111,8 @@ class ResponderEnv {
   virtual ~ResponderEnv() = default;
   // The region of the responder's process with this key, or null.
   virtual const MemoryRegion* FindRegion(uint32_t key) = 0;
-  // Copies payload bytes [offset, offset+length) of the train at hand to `va` in the responder's
-  // process. False: the memory is not there any more.
+  // Copies payload bytes [offset, offset+length) of the train that OnTrain was given (also where
+  // its front was cut off as a duplicate) to `va` in the responder's process. False: the memory is not there any more.
   virtual bool CopyIn(uint64_t va, uint32_t offset, uint32_t length) = 0;
   // Reads, changes and writes the 8 bytes at `va` as one step towards other atomics of the device.
   virtual bool Atomic(const Train& train, uint64_t va, uint64_t* original) = 0;
@@ -156,18 +156,23 @@ class Responder {
   Response OnUcTrain(Train train);
   bool OpenMessage(const Train& train);
   bool ContinuesMessage(const Train& train) const;
+  // Whether the queue pair takes such requests at all: if not, they are invalid, whatever their key
+  // (Linux's rxe answers the same).
+  bool Enabled(Access access) const { return (s_->access & access) != 0; }
   bool WriteAllowed(const Train& train);
   bool WritePayload(const Train& train, uint32_t bytes);
   WcStatus Scatter(const Train& train, const RecvWqe& wqe);
   bool ReportReceive(const Train& train, WcOpcode opcode);
   Response FailReceive(WcStatus status, ResponseKind kind, const Train& train);
   Response Nak(ResponseKind kind, const Train& train);
+  Response NotReady();
   Response Ack(uint32_t psn) const;
   Response Reply(ResponseKind kind, uint32_t psn) const;
 
   ResponderState* s_;
   RecvRing ring_;
   ResponderEnv* env_;
+  uint32_t payload_skip_ = 0;  // bytes of the train at hand that were executed before
 };
 
 // A token for a receive: unique per queue pair and position in its receive queue.
