@@ -43,11 +43,14 @@ void Requester::Reset() {
   cursor_packet_ = acked_in_head_ = 0;
   retries_ = rnr_retries_ = 0;
   timer_ns_ = rnr_until_ns_ = 0;
-  drain_reported_ = false;
+  drain_reported_ = implied_nak_ = false;
   state_ = QpState::kReset;
 }
 
-void Requester::SetNextPsn(uint32_t psn) { next_psn_ = psn & kPsnMask; }
+void Requester::SetNextPsn(uint32_t psn) {
+  next_psn_ = psn & kPsnMask;
+  sent_end_psn_ = next_psn_;
+}
 
 SendWqe* Requester::Reserve() { return tail_ - head_ >= ring_.size() ? nullptr : &At(tail_); }
 
@@ -91,6 +94,10 @@ uint32_t Requester::ReadsUnderWay() const {
   uint32_t reads = 0;
   for (uint64_t i = head_; i < cursor_; ++i) reads += At(i).read_like ? 1 : 0;
   return reads;
+}
+
+bool Requester::CursorAt(uint32_t psn) const {
+  return cursor_ < tail_ && PsnAdd(At(cursor_).first_psn, cursor_packet_) == psn;
 }
 
 bool Requester::MayStart(const SendWqe& wqe) const {
@@ -166,6 +173,8 @@ Train Requester::MakeTrain(SendWqe& wqe, uint32_t max_packets) {
   if (t.retransmitted) retransmitted_ += t.count;
   cursor_packet_ += psns;
   wqe.sent_before = std::max(wqe.sent_before, cursor_packet_);
+  const uint32_t end = PsnAdd(wqe.first_psn, cursor_packet_);
+  if (PsnDiff(end, sent_end_psn_) > 0) sent_end_psn_ = end;
   if (cursor_packet_ == wqe.psns) {
     ++cursor_;
     cursor_packet_ = 0;
@@ -174,16 +183,16 @@ Train Requester::MakeTrain(SendWqe& wqe, uint32_t max_packets) {
 }
 
 const SendWqe* Requester::WqeOf(const Train& train) const {
-  for (uint64_t i = head_; i < tail_; ++i) {
-    if (At(i).message_id == train.message_id) return &At(i);
-  }
-  return nullptr;
+  if (head_ == tail_) return nullptr;
+  const uint64_t behind_head = train.message_id - At(head_).message_id;  // ids have no gaps
+  return behind_head < tail_ - head_ ? &At(head_ + behind_head) : nullptr;
 }
 
 void Requester::AfterSend(const Train& train) {
   if (config_.type != QpType::kUc) return;
   timer_ns_ = 0;
-  if (!train.last) return;
+  // Flushed while it was on its way out: there is nothing left to complete.
+  if (!train.last || head_ == tail_ || At(head_).message_id != train.message_id) return;
   // Nobody acknowledges: a request is done when it has been sent.
   RetireHead();
   CheckDrained();
@@ -197,6 +206,7 @@ void Requester::ArmTimer(uint64_t now_ns) {
 void Requester::Progress(uint64_t now_ns) {
   retries_ = 0;
   rnr_retries_ = 0;
+  implied_nak_ = false;
   timer_ns_ = 0;
   if (HasUnacked()) ArmTimer(now_ns);
   CheckDrained();
@@ -222,7 +232,7 @@ bool Requester::RetireBefore(uint32_t psn, uint64_t now_ns) {
     if (PsnDiff(psn, PsnAdd(wqe.first_psn, wqe.psns)) < 0) break;
     if (wqe.read_like && wqe.answered < wqe.psns) {
       if (moved) Progress(now_ns);
-      Retry(OldestPsn(), now_ns);
+      ImpliedNak(now_ns);
       return false;
     }
     RetireHead();
@@ -249,12 +259,7 @@ void Requester::OnResponse(const Response& response, uint64_t now_ns) {
   if (state_ != QpState::kRts && state_ != QpState::kSqd) return;
   // Nothing outside what was sent and not yet acknowledged means anything: it is late or forged.
   const int32_t from_oldest = PsnDiff(response.psn, OldestPsn());
-  uint32_t sent_end = PsnAdd(At(head_).first_psn, 0);
-  for (uint64_t i = head_; i < tail_; ++i) {
-    if (At(i).sent_before == 0) break;
-    sent_end = PsnAdd(At(i).first_psn, At(i).sent_before);
-  }
-  if (from_oldest < 0 || PsnDiff(response.psn, sent_end) >= 0) return;
+  if (from_oldest < 0 || PsnDiff(response.psn, sent_end_psn_) >= 0) return;
   switch (response.kind) {
     case ResponseKind::kAck:
       return Acknowledge(response.psn, now_ns);
@@ -263,10 +268,11 @@ void Requester::OnResponse(const Response& response, uint64_t now_ns) {
     case ResponseKind::kAtomicResult:
       return OnAtomicResult(response, now_ns);
     case ResponseKind::kNakSequence:
-      if (!RetireBefore(response.psn, now_ns)) return;
+      // Refused twice and not yet sent again (the refusal was doubled): once is enough.
+      if (!RetireBefore(response.psn, now_ns) || CursorAt(response.psn)) return;
       return Retry(response.psn, now_ns);
     case ResponseKind::kRnrNak:
-      if (!RetireBefore(response.psn, now_ns)) return;
+      if (!RetireBefore(response.psn, now_ns) || CursorAt(response.psn)) return;
       if (config_.rnr_retry != kRetryForever && rnr_retries_++ >= config_.rnr_retry) {
         return Fail(WcStatus::kRnrRetryExcErr);
       }
@@ -298,7 +304,7 @@ void Requester::OnReadData(const Response& response, uint64_t now_ns) {
     SendWqe& wqe = At(i);
     if (static_cast<uint32_t>(within) < wqe.answered) return;  // repeated
     if (static_cast<uint32_t>(within) > wqe.answered)
-      return Retry(OldestPsn(), now_ns);  // a packet is missing
+      return ImpliedNak(now_ns);  // a packet is missing
     const uint32_t offset = wqe.answered * config_.mtu;
     if (response.length != 0 &&
         !env_->CopyReadData(wqe, offset, response.remote_addr, response.length)) {
@@ -343,6 +349,14 @@ void Requester::Retry(uint32_t psn, uint64_t now_ns) {
   ArmTimer(now_ns);
 }
 
+// An answer shows that an earlier one is missing. All answers behind the gap show the same, so only
+// the first of them goes back and costs a retry; if the repetition is lost too, the timer notices.
+void Requester::ImpliedNak(uint64_t now_ns) {
+  if (implied_nak_) return;
+  implied_nak_ = true;
+  Retry(OldestPsn(), now_ns);
+}
+
 uint64_t Requester::deadline_ns() const {
   if (rnr_until_ns_ != 0) return rnr_until_ns_;
   return timer_ns_;
@@ -357,6 +371,7 @@ void Requester::OnDeadline(uint64_t now_ns) {
   timer_ns_ = 0;
   if (!HasUnacked()) return;
   ++timeouts_;
+  implied_nak_ = false;
   Retry(OldestPsn(), now_ns);
 }
 
@@ -390,7 +405,9 @@ void Requester::Flush() {
 }
 
 void Requester::CheckDrained() {
-  if (state_ != QpState::kSqd || drain_reported_ || HasUnacked()) return;
+  // A request that was started and went back to its first packet is not drained either.
+  const bool started = head_ < tail_ && At(head_).sent_before > 0;
+  if (state_ != QpState::kSqd || drain_reported_ || started) return;
   drain_reported_ = true;
   env_->SendQueueDrained();
 }

@@ -26,7 +26,6 @@ struct SendWqe {
   Opcode opcode = Opcode::kSend;
   bool signaled = false;
   bool read_like = false;  // READ or atomic: an answer with data is due
-  uint8_t fenced = 0;
   uint32_t flags = 0;     // SendFlag
   uint32_t imm_data = 0;  // network order
   uint32_t rkey = 0;
@@ -138,6 +137,8 @@ class Requester {
   bool HasUnacked() const {
     return head_ < cursor_ || (head_ < tail_ && cursor_ == head_ && cursor_packet_ > 0);
   }
+  // Whether the cursor stands at `psn`: it went back there and has sent nothing since.
+  bool CursorAt(uint32_t psn) const;
   bool MayStart(const SendWqe& wqe) const;
   uint32_t ReadsUnderWay() const;
   uint32_t OldestPsn() const;
@@ -150,6 +151,7 @@ class Requester {
   void Progress(uint64_t now_ns);
   void GoBackTo(uint32_t psn);
   void Retry(uint32_t psn, uint64_t now_ns);
+  void ImpliedNak(uint64_t now_ns);
   void ArmTimer(uint64_t now_ns);
   void Report(const SendWqe& wqe, WcStatus status, uint32_t vendor_err);
   void CheckDrained();
@@ -169,6 +171,7 @@ class Requester {
   uint32_t cursor_packet_ = 0;  // its index in that request
   uint32_t next_psn_ = 0;       // of the next request to be posted
   uint32_t acked_in_head_ = 0;  // packets of the head request that are acknowledged
+  uint32_t sent_end_psn_ = 0;   // one past the last packet number that was ever sent
   uint32_t retries_ = 0;        // used since the last progress
   uint32_t rnr_retries_ = 0;
   uint64_t timer_ns_ = 0;      // acknowledgement is due; 0: not armed
@@ -178,6 +181,7 @@ class Requester {
   uint64_t timeouts_ = 0;
   uint64_t retransmitted_ = 0;
   bool drain_reported_ = false;
+  bool implied_nak_ = false;  // an answer was found missing and asked for again; the timer is next
 };
 
 }  // namespace railhop::rdma
