@@ -1,0 +1,119 @@
+// The software NIC of one process: its devices' objects and the thread that keeps time for them.
+//
+// Requests are executed by the thread that posts them. The NIC thread does what is left: timers,
+// packets under way with a delay, long backlogs, flushes that a peer asked for, completion channels
+// and asynchronous events. It sleeps on a futex and never spins.
+#ifndef RAILHOP_CC_FABRIC_NIC_H_
+#define RAILHOP_CC_FABRIC_NIC_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/fabric/completion.h"
+#include "cc/fabric/context.h"
+#include "cc/fabric/directory.h"
+#include "cc/fabric/index_pool.h"
+#include "cc/fabric/process.h"
+#include "cc/fabric/queue_pair.h"
+#include "cc/fabric/region_table.h"
+#include "cc/fabric/wire.h"
+
+namespace railhop::fabric {
+
+class Nic {
+ public:
+  // The fabric that RAILHOP_FABRIC names, read once. Null and *why (one line) when there is none or
+  // it is refused.
+  static DirectoryHandle* Fabric(std::string* why);
+  // The host that this process is on (RAILHOP_FABRIC_HOST); valid when Fabric() is not null.
+  static uint32_t Host();
+  // This process's NIC; joins the fabric at the first call. Null with errno: ENODEV (no fabric),
+  // ENOMEM, EPIPE (the fabric has ended), EPERM (this is a forked child of a process that has a
+  // NIC: its objects are the parent's).
+  static Nic* Get();
+
+  explicit Nic(std::unique_ptr<Process> process);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  Process& process() { return *process_; }
+  DirectoryHandle& directory() { return process_->directory(); }
+  RegionTable& regions() { return regions_; }
+  Wire& wire() { return wire_; }
+
+  // --- Objects. All return null with errno, or an errno. ---
+  Context* OpenContext(uint32_t device);
+  void CloseContext(Context* context);
+  uint32_t AllocatePd(Context* context);
+  uint32_t Register(Context* context, const rdma::MemoryRegion& region);  // the key; 0 with errno
+  int Deregister(uint32_t key);  // returns when nobody uses the memory any more
+  Cq* CreateCq(Context* context, uint32_t capacity, Channel* channel, void* user);
+  int DestroyCq(Cq* cq);  // EBUSY while queue pairs use it
+  std::shared_ptr<QueuePair> CreateQp(Context* context, const QpInit& init);
+  int DestroyQp(const std::shared_ptr<QueuePair>& qp);
+
+  // --- For queue pairs and the wire ---
+  void Schedule(uint32_t qp_index, uint64_t deadline_ns);
+  void AddBacklog(uint32_t qp_index);
+  std::shared_ptr<QueuePair> FindQp(uint32_t index);
+  // A completion fired queue `index` of this process.
+  void FireCq(uint32_t index);
+  void Wake() { process_->Ring(process_->slot()); }
+  // Waits until nothing that began before this call is still moving bytes of this process's memory.
+  void Quiesce();
+
+ private:
+  struct Timer {
+    uint64_t deadline_ns;
+    uint32_t qp_index;
+    friend bool operator>(const Timer& a, const Timer& b) { return a.deadline_ns > b.deadline_ns; }
+  };
+
+  void Run();
+  void Sleep(uint32_t doorbell, uint64_t until_ns);
+  uint64_t RunTimers(uint64_t now_ns);
+  bool RunBacklog();
+  void RunPending();
+  void RunQpPending(uint32_t index);
+  uint64_t RunPortEvents(uint64_t now_ns);
+  void CheckRemovals();
+  std::vector<std::shared_ptr<QueuePair>> QpsOf(const Context* context);
+
+  std::unique_ptr<Process> process_;
+  RegionTable regions_;
+  IndexPool qp_indexes_;
+  Wire wire_;
+  std::atomic<uint32_t> next_pd_{1};
+  std::atomic<bool> stop_{false};
+
+  std::mutex objects_mutex_;
+  std::vector<std::shared_ptr<QueuePair>> qps_;  // by index
+  std::vector<std::unique_ptr<Cq>> cqs_;         // by index
+  std::vector<std::unique_ptr<Context>> contexts_;
+  struct DueEvent {
+    uint64_t due_ns;
+    Context* context;
+    AsyncRecord record;
+  };
+  std::vector<DueEvent> due_events_;  // NIC thread under objects_mutex_
+
+  std::mutex timers_mutex_;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<Timer>> timers_;
+  uint64_t wake_ns_ = 0;           // when the NIC thread wakes by itself; 0: it is awake
+  std::vector<uint32_t> backlog_;  // queue pairs with more to send
+
+  uint32_t seen_change_ = 0;  // NIC thread only
+  std::thread thread_;
+};
+
+}  // namespace railhop::fabric
+
+#endif  // RAILHOP_CC_FABRIC_NIC_H_
