@@ -76,7 +76,7 @@ def _run(command: compile_commands.Command) -> str:
 
 def check(jobs: int) -> list[str]:
     """Complaints, one text for each file that has any."""
-    # Generated headers, and the links through which the commands find any header, come with a build.
+    # Generated headers and the links that any header is found through come with a build.
     if workspace.bazel_run("build", "--config=ci", "//...") != 0:
         return ["clang-tidy: the tree does not build"]
     cache = workspace.cache_dir() / "tidy"

@@ -21,17 +21,22 @@ class Cases:
         self.failed.append((name, reason))
 
 
+def _one_line(text: str | None) -> str:
+    """The first few lines as one; empty if there is nothing."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    return " ".join(lines[:4])
+
+
 def _reason(case: ET.Element) -> str:
     """Why the case did not pass; empty if it did."""
     for tag in ("failure", "error"):
         found = case.find(tag)
         if found is not None:
-            text = (found.get("message") or found.text or "").strip()
-            return text.splitlines()[0] if text else "failed"
+            return _one_line(found.get("message") or found.text) or "failed"
     skipped = case.find("skipped")
     if skipped is not None or case.get("result") == "skipped":
         message = skipped.get("message") if skipped is not None else None
-        return f"skipped: {message or 'no reason given'}"
+        return f"skipped: {_one_line(message) or 'no reason given'}"
     if case.get("status") == "notrun":
         return "skipped: disabled"
     return ""

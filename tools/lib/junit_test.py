@@ -17,7 +17,7 @@ GTEST = """<?xml version="1.0" encoding="UTF-8"?>
     </testcase>
     <testcase name="DISABLED_Old" status="notrun" result="suppressed" classname="Split" />
     <testcase name="Skip" status="run" result="skipped" classname="Split">
-      <skipped message="no device"/>
+      <skipped message="x_test.cc:9&#x0A;no device&#x0A;"/>
     </testcase>
   </testsuite>
 </testsuites>
@@ -35,9 +35,9 @@ def test_gtest_file_is_counted() -> None:
     cases = junit.parse(GTEST)
     assert cases.passed == ["Split.Good"]
     assert cases.failed == [
-        ("Split.Bad", "x_test.cc:3"),
+        ("Split.Bad", "x_test.cc:3 Expected equality"),
         ("Split.DISABLED_Old", "skipped: disabled"),
-        ("Split.Skip", "skipped: no device"),
+        ("Split.Skip", "skipped: x_test.cc:9 no device"),
     ]
 
 
