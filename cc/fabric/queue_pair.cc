@@ -272,7 +272,7 @@ bool QueuePair::DriveLocked(uint64_t budget) {
       break;
     }
     if (sent >= budget) {
-      more = true;
+      more = requester_.HasUnsent();
       break;
     }
     const uint64_t now_ns = MonotonicNs();

@@ -128,6 +128,8 @@ class Requester {
   void set_time_scale_ppm(uint64_t ppm) { time_scale_ppm_ = ppm; }
   uint64_t timeouts() const { return timeouts_; }
   uint64_t retransmitted() const { return retransmitted_; }
+  // Whether there are packets that were not sent, or are to be sent again.
+  bool HasUnsent() const { return cursor_ < tail_; }
   // Packets sent and not yet acknowledged.
   uint32_t Outstanding() const;
 
