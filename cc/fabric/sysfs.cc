@@ -1,0 +1,259 @@
+#include "cc/fabric/sysfs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "cc/fabric/snapshot.h"
+#include "cc/fabric/sysfs_pci.h"
+
+namespace railhop::fabric {
+namespace {
+
+constexpr char kClass[] = "/sys/class";
+constexpr char kInfiniBand[] = "/sys/class/infiniband";
+constexpr char kVerbs[] = "/sys/class/infiniband_verbs";
+constexpr char kGone[] = "/sys/class/.removed";  // folders of removed devices
+// Reading the speed of the loopback interface fails with EINVAL, as does reading an empty GID's
+// attributes.
+constexpr char kUnreadable[] = "/sys/class/net/lo/speed";
+
+std::string Hex(uint32_t value, int digits) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0x%0*x\n", digits, value);
+  return text;
+}
+
+bool MakeFolder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0; }
+
+std::string PortFolder(const std::string& device, size_t number) {
+  return std::string(kInfiniBand) + "/" + device + "/ports/" + std::to_string(number);
+}
+
+// Counters under the names of Linux: what, folder, and how many bytes or packets make one unit.
+struct CounterFile {
+  const char* path;
+  const char* counter;  // of PortCounters; "" for one that stays 0
+  uint64_t unit;
+};
+// Source of the names: Linux drivers/infiniband/core/sysfs.c and the mlx5 driver; data counts words
+// of 4 bytes.
+constexpr CounterFile kCounterFiles[] = {
+    {"counters/port_xmit_data", "tx_bytes", 4},
+    {"counters/port_rcv_data", "rx_bytes", 4},
+    {"counters/port_xmit_packets", "tx_packets", 1},
+    {"counters/port_rcv_packets", "rx_packets", 1},
+    {"counters/unicast_xmit_packets", "tx_packets", 1},
+    {"counters/unicast_rcv_packets", "rx_packets", 1},
+    {"counters/link_downed", "link_downed", 1},
+    {"counters/port_xmit_discards", "dropped", 1},
+    {"counters/port_rcv_errors", "", 1},
+    {"counters/port_xmit_wait", "", 1},
+    {"counters/symbol_error", "", 1},
+    {"counters/link_error_recovery", "", 1},
+    {"counters/local_link_integrity_errors", "", 1},
+    {"counters/excessive_buffer_overrun_errors", "", 1},
+    {"hw_counters/local_ack_timeout_err", "local_ack_timeouts", 1},
+    {"hw_counters/out_of_sequence", "out_of_sequence", 1},
+    {"hw_counters/packet_seq_err", "out_of_sequence", 1},
+    {"hw_counters/rnr_nak_retry_err", "rnr_naks", 1},
+    {"hw_counters/roce_adp_retrans", "retransmitted", 1},
+    {"hw_counters/out_of_buffer", "rnr_naks", 1},
+    {"hw_counters/implied_nak_seq_err", "", 1},
+    {"hw_counters/np_cnp_sent", "", 1},
+    {"hw_counters/rp_cnp_handled", "", 1},
+};
+
+}  // namespace
+
+Sysfs::Sysfs(const rdma::Topology& topology, uint32_t host) : topology_(topology), host_(host) {}
+
+std::unique_ptr<Sysfs> Sysfs::Enter(const rdma::Topology& topology, uint32_t host,
+                                    std::string* error) {
+  std::unique_ptr<Sysfs> sysfs(new Sysfs(topology, host));
+  if (!sysfs->mounts_.Enter(error)) return nullptr;
+  const bool built = sysfs->Build(error);
+  std::string drop_error;
+  if (!sysfs->mounts_.DropRights(&drop_error)) {
+    if (built) *error = drop_error;
+    return nullptr;
+  }
+  return built ? std::move(sysfs) : nullptr;
+}
+
+bool Sysfs::Build(std::string* error) {
+  const std::set<std::string> replaced = {"infiniband", "infiniband_verbs", "infiniband_mad"};
+  if (!mounts_.MakeWritable(kClass, replaced, error)) return false;
+  if (!MakeFolder(kInfiniBand) || !MakeFolder(kVerbs) || !MakeFolder(kGone)) {
+    *error = std::string("cannot make ") + kInfiniBand + ": " + std::strerror(errno);
+    return false;
+  }
+  Write(std::string(kVerbs) + "/abi_version", "6\n");
+  int number = 0;
+  for (const rdma::TopologyDevice& device : topology_.devices) {
+    if (device.host != static_cast<int>(host_)) continue;
+    std::string place;
+    if (!MakePciPlace(device, &place, error) || !MakeDevice(device, number++, place, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Sysfs::MakePciPlace(const rdma::TopologyDevice& device, std::string* place,
+                         std::string* error) {
+  // A real device at that address keeps what it says: that is how a test puts a NIC near a real
+  // GPU.
+  *place = RealPciFolder(rdma::PciAddressOf(device.pci_path));
+  if (!place->empty()) return true;
+  const std::vector<std::string> folders = PciFolders(device.pci_path);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    struct stat st;
+    if (stat(folders[i].c_str(), &st) == 0) continue;  // a real bridge, or another device's
+    if (!mounts_.MakeWritable(folders[i], {}, error)) return false;
+    const bool last = i + 1 == folders.size();
+    for (const auto& [name, text] : last ? PciDeviceFiles(device) : PciBridgeFiles(device)) {
+      Write(folders[i] + "/" + name, text);
+    }
+  }
+  *place = folders.back();
+  return true;
+}
+
+bool Sysfs::MakeDevice(const rdma::TopologyDevice& device, int number, const std::string& place,
+                       std::string* error) {
+  const std::string folder = std::string(kInfiniBand) + "/" + device.name;
+  const std::string verbs = std::string(kVerbs) + "/uverbs" + std::to_string(number);
+  bool good = MakeFolder(folder) && MakeFolder(folder + "/ports") && MakeFolder(verbs);
+  for (size_t p = 1; p <= device.ports.size(); ++p) {
+    const std::string port = PortFolder(device.name, p);
+    for (const char* sub : {"", "/gids", "/gid_attrs", "/gid_attrs/types", "/gid_attrs/ndevs",
+                            "/pkeys", "/counters", "/hw_counters"}) {
+      good = good && MakeFolder(port + sub);
+    }
+  }
+  // Three levels up from a folder's own link is /sys.
+  const std::string link = "../../.." + place.substr(std::strlen("/sys"));
+  good = good && symlink(link.c_str(), (folder + "/device").c_str()) == 0 &&
+         symlink(link.c_str(), (verbs + "/device").c_str()) == 0;
+  if (!good) {
+    *error = "cannot make " + folder + ": " + std::strerror(errno);
+    return false;
+  }
+  Write(folder + "/node_type", "1: CA\n");
+  Write(folder + "/node_guid", rdma::FormatGuid(device.node_guid) + "\n");
+  Write(folder + "/sys_image_guid", rdma::FormatGuid(device.sys_image_guid) + "\n");
+  Write(folder + "/fw_ver", device.fw_ver + "\n");
+  Write(folder + "/hw_rev", std::to_string(device.hw_ver) + "\n");
+  Write(folder + "/hca_type", "MT" + std::to_string(device.vendor_part_id) + "\n");
+  Write(folder + "/board_id", "RH_SOFT\n");
+  Write(folder + "/node_desc", device.name + "\n");
+  Write(verbs + "/ibdev", device.name + "\n");
+  Write(verbs + "/abi_version", "1\n");
+  Write(verbs + "/dev", "231:" + std::to_string(192 + number) + "\n");
+  present_[device.name] = true;
+  return true;
+}
+
+void Sysfs::UpdateState(const DirectoryHandle& directory) {
+  for (uint32_t d = 0; d < directory.dir().device_count; ++d) {
+    const DeviceEntry& device = directory.dir().devices[d];
+    if (device.host != host_) continue;
+    const bool here = device.removed.load(std::memory_order_acquire) == 0;
+    const std::string place = std::string(kInfiniBand) + "/" + device.name;
+    const std::string gone = std::string(kGone) + "/" + device.name;
+    bool& present = present_[device.name];
+    if (here != present) {
+      std::rename((here ? gone : place).c_str(), (here ? place : gone).c_str());
+      present = here;
+    }
+    if (!here) continue;
+    for (uint32_t p = 1; p <= device.port_count; ++p) {
+      UpdatePort(PortFolder(device.name, p), device.ports[p - 1]);
+    }
+  }
+}
+
+void Sysfs::UpdatePort(const std::string& folder, const PortEntry& port) {
+  const bool ethernet = port.link_layer == rdma::LinkLayer::kEthernet;
+  const uint32_t state = port.link_state;
+  const uint32_t phys = port.phys_state;
+  Write(folder + "/state", std::to_string(state) + ": " + LinkStateName(state) + "\n");
+  Write(folder + "/phys_state", std::to_string(phys) + ": " + PhysStateName(phys) + "\n");
+  Write(folder + "/rate", rdma::RateText(port.rate_mbps / 1000) + "\n");
+  Write(folder + "/link_layer", ethernet ? "Ethernet\n" : "InfiniBand\n");
+  Write(folder + "/lid", Hex(port.lid, 1));
+  Write(folder + "/sm_lid", Hex(port.sm_lid, 1));
+  Write(folder + "/lid_mask_count", "0\n");
+  Write(folder + "/sm_sl", "0\n");
+  Write(folder + "/cap_mask", ethernet ? "0x00010000\n" : "0xa651e848\n");
+  for (uint32_t i = 0; i < port.pkey_count; ++i) {
+    Write(folder + "/pkeys/" + std::to_string(i), Hex(port.pkeys[i], 4));
+  }
+  for (uint32_t i = 0; i < static_cast<uint32_t>(kMaxGids); ++i) {
+    const rdma::TopologyGid entry = DirectoryHandle::ReadGid(port, i);
+    const std::string index = std::to_string(i);
+    const std::string type = folder + "/gid_attrs/types/" + index;
+    const std::string ndev = folder + "/gid_attrs/ndevs/" + index;
+    Write(folder + "/gids/" + index, rdma::FormatGidFull(entry.gid) + "\n");
+    const bool empty = rdma::IsEmpty(entry.gid);
+    if (empty) {
+      WriteUnreadable(type);
+    } else {
+      Write(type, entry.type == rdma::GidType::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n");
+    }
+    if (empty || port.netdev[0] == '\0') {
+      WriteUnreadable(ndev);
+    } else {
+      Write(ndev, std::string(port.netdev) + "\n");
+    }
+  }
+}
+
+void Sysfs::UpdateCounters(const DirectoryHandle& directory) {
+  for (uint32_t d = 0; d < directory.dir().device_count; ++d) {
+    const DeviceEntry& device = directory.dir().devices[d];
+    if (device.host != host_ || !present_[device.name]) continue;
+    for (uint32_t p = 1; p <= device.port_count; ++p) {
+      const auto counters = PortCounters(device.ports[p - 1]);
+      for (const CounterFile& file : kCounterFiles) {
+        uint64_t value = 0;
+        for (const auto& [name, count] : counters) {
+          if (std::strcmp(name, file.counter) == 0) value = count / file.unit;
+        }
+        Write(PortFolder(device.name, p) + "/" + file.path, std::to_string(value) + "\n");
+      }
+    }
+  }
+}
+
+void Sysfs::Write(const std::string& path, const std::string& text) { Replace(path, text, false); }
+
+void Sysfs::WriteUnreadable(const std::string& path) { Replace(path, kUnreadable, true); }
+
+void Sysfs::Replace(const std::string& path, const std::string& value, bool link) {
+  std::string& written = written_[path];
+  const std::string wanted = (link ? "l" : "f") + value;
+  if (written == wanted) return;
+  const std::string fresh = std::string(kGone) + "/.new";
+  // The new file is made in another folder, so that a listing never shows it. Under /sys/devices it
+  // is made in place.
+  const bool in_class = path.rfind(kClass, 0) == 0;
+  const std::string made = in_class && !written.empty() ? fresh : path;
+  if (link) {
+    if (symlink(value.c_str(), made.c_str()) != 0) return;
+  } else {
+    const int fd = open(made.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0444);
+    if (fd < 0) return;
+    const bool good = write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
+    close(fd);
+    if (!good) return;
+  }
+  if (made == path || std::rename(made.c_str(), path.c_str()) == 0) written = wanted;
+}
+
+}  // namespace railhop::fabric
