@@ -126,10 +126,8 @@ uint32_t FillPortAttr(const PortEntry& port, ibv_port_attr* attr) {
   attr->lmc = port.lmc;
   attr->max_vl_num = infiniband ? 4 : 0;  // code 4: VL0 to VL7
   attr->subnet_timeout = infiniband ? 18 : 0;
-  const rdma::WidthSpeed now = rdma::WidthSpeedOf(port.rate_mbps.load() / 1000);
-  const uint32_t width = now.width != 0 ? now.width : port.active_width;
-  const uint32_t speed = now.width != 0 ? now.speed : port.active_speed;
-  attr->active_width = static_cast<uint8_t>(width);
+  const uint32_t speed = port.active_speed;
+  attr->active_width = static_cast<uint8_t>(port.active_width);
   attr->active_speed = static_cast<uint8_t>(std::min(speed, 128u));  // NDR is the fastest that fits
   attr->link_layer = static_cast<uint8_t>(port.link_layer);
   return speed;
