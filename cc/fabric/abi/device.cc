@@ -171,6 +171,15 @@ int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t le
   return 0;
 }
 
+int QueryGidType(ibv_context* context, uint8_t port, unsigned int index, int* type) {
+  const ContextObject& object = *Of(context);
+  if (const int error = Admit(object, rdma::VerbCall::kQueryGid); error != 0) return Fail(error);
+  ibv_gid_entry entry;
+  if (const int error = ReadGidEntry(object, port, index, &entry); error != 0) return Fail(error);
+  *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
+  return 0;
+}
+
 int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attr, size_t size) {
   const ContextObject& object = *Of(context);
@@ -361,20 +370,6 @@ RAILHOP_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
   }
   return static_cast<ssize_t>(count);
 }
-
-// Private to rdma-core's own programs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2, as sysfs has
-// it.
-RAILHOP_EXPORT int railhop_private_ibv_query_gid_type(ibv_context* context, uint8_t port,
-                                                      unsigned int index, int* type) {
-  const ContextObject& object = *Of(context);
-  if (const int error = Admit(object, railhop::rdma::VerbCall::kQueryGid); error != 0)
-    return Fail(error);
-  ibv_gid_entry entry;
-  if (const int error = ReadGidEntry(object, port, index, &entry); error != 0) return Fail(error);
-  *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
-  return 0;
-}
-RAILHOP_PRIVATE_VERSIONS(ibv_query_gid_type)
 
 RAILHOP_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
   const ContextObject& object = *Of(context);

@@ -3,9 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <new>
+#include <string>
 
 #include "cc/fabric/abi/admission.h"
 #include "cc/fabric/abi/objects.h"
@@ -31,17 +34,36 @@ int CheckAccess(uint32_t access) {
   return remote_writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
 }
 
-// Whether there is memory at all of [address, address + length); a NIC would pin it.
-bool IsMapped(const void* address, size_t length) {
+// Whether mappings with the right to read (and, for `write`, to write) cover [at, end).
+bool MapsAllow(uint64_t at, uint64_t end, bool write) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; at < end && std::getline(maps, line);) {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    char rights[8] = {};
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s", &first, &last, rights) != 3)
+      continue;
+    if (last <= at) continue;
+    if (first > at || rights[0] != 'r' || (write && rights[1] != 'w')) return false;
+    at = last;
+  }
+  return at >= end;
+}
+
+// Whether [address, address + length) is memory that may be read or, for `write`, written. The
+// pages are brought in as if for pinning, which checks the mappings' rights. Where the kernel
+// refuses to (missing rights, but also device memory, and any kernel before 5.14) the list of
+// mappings decides.
+bool IsAccessible(const void* address, size_t length, bool write) {
+  constexpr int kPopulateRead = 22;   // MADV_POPULATE_READ, Linux 5.14
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  constexpr uint64_t kPagesAtOnce = 4096;
-  unsigned char resident[kPagesAtOnce];
-  const uint64_t end = reinterpret_cast<uint64_t>(address) + length;
-  uint64_t at = reinterpret_cast<uint64_t>(address) & ~(page - 1);
-  while (at < end) {
-    const uint64_t bytes = std::min(end - at, kPagesAtOnce * page);
-    if (mincore(reinterpret_cast<void*>(at), bytes, resident) != 0 && errno == ENOMEM) return false;
-    at += bytes;
+  const uint64_t at = reinterpret_cast<uint64_t>(address) & ~(page - 1);
+  const uint64_t end = (reinterpret_cast<uint64_t>(address) + length + page - 1) & ~(page - 1);
+  const int advice = write ? kPopulateWrite : kPopulateRead;
+  while (madvise(reinterpret_cast<void*>(at), end - at, advice) != 0) {
+    if (errno == EINVAL) return MapsAllow(at, end, write);
+    if (errno != EINTR && errno != EAGAIN) return false;
   }
   return true;
 }
@@ -61,7 +83,8 @@ int CheckRequest(const ContextObject& context, const Request& request) {
     return EINVAL;
   }
   if (request.length > context.device->caps.max_mr_size) return EINVAL;
-  return IsMapped(request.address, request.length) ? 0 : EFAULT;
+  const bool write = (request.access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  return IsAccessible(request.address, request.length, write) ? 0 : EFAULT;
 }
 
 // The key; 0 with errno.

@@ -63,7 +63,17 @@ TEST_F(MemoryTest, RegMr_BadRanges_Fail) {
   munmap(static_cast<char*>(hole) + 4096, 4096);
   EXPECT_EQ(Register(hole, 3 * 4096, 0), nullptr);
   EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(Register(hole, 3 * 4096, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EFAULT);
   munmap(hole, 3 * 4096);
+}
+
+TEST_F(MemoryTest, RegMr_OfReadOnlyMemory_IsForReadingOnly) {
+  void* const page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_EQ(Register(page, 4096, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_NE(MrPtr(Register(page, 4096, IBV_ACCESS_REMOTE_READ)), nullptr);
+  munmap(page, 4096);
 }
 
 TEST_F(MemoryTest, DeallocPd_InUse_FailsWithEbusy) {

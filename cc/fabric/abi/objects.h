@@ -123,6 +123,9 @@ bool TakeOne(std::atomic<uint32_t>& count, uint32_t limit);
 int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t length);
 int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attr, size_t size);
+// Private to rdma-core's own programs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2, as sysfs has
+// it.
+int QueryGidType(ibv_context* context, uint8_t port, unsigned int index, int* type);
 int PollCq(ibv_cq* cq, int count, ibv_wc* wc);
 int RequestNotifyCq(ibv_cq* cq, int solicited_only);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr);

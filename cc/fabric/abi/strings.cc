@@ -80,21 +80,6 @@ constexpr const char* kNodeTypeNames[] = {
 };
 static_assert(std::size(kNodeTypeNames) == IBV_NODE_UNSPECIFIED + 1);
 
-constexpr const char* kOpcodeNames[] = {
-    "write",
-    "write with immediate",
-    "send",
-    "send with immediate",
-    "read",
-    "compare and swap",
-    "fetch and add",
-    "local invalidate",
-    "bind memory window",
-    "send with invalidate",
-    "TSO",
-    "driver",
-};
-
 // Static rates, IBTA 9.11.1 and its extensions: in units of 2.5 Gb/s where a whole number of them
 // is meant (0: none), and in Mb/s on the wire.
 struct Rate {
@@ -137,10 +122,6 @@ RAILHOP_EXPORT const char* ibv_port_state_str(ibv_port_state state) {
 RAILHOP_EXPORT const char* ibv_node_type_str(ibv_node_type type) {
   return NameOf(kNodeTypeNames, type);
 }
-RAILHOP_EXPORT const char* railhop_private_ibv_wr_opcode_str(int opcode) {
-  return NameOf(kOpcodeNames, opcode);
-}
-RAILHOP_PRIVATE_VERSIONS(ibv_wr_opcode_str)
 
 RAILHOP_EXPORT int ibv_rate_to_mult(ibv_rate rate) {
   const Rate* const found =

@@ -159,34 +159,3 @@ RAILHOP_REFUSE_MINUS_ONE(ibv_dm_export_dmabuf_fd)
 RAILHOP_REFUSE_POINTER(ibv_alloc_buf)
 RAILHOP_REFUSE_INT(ibv_free_buf)
 RAILHOP_REFUSE_POINTER(ibv_reg_buf_mr)
-
-// ---- What provider libraries import ----
-
-// None is ever called with one of our objects, so one function serves all ages of a name.
-#define PRIVATE(kind, name) RAILHOP_PRIVATE_##kind(name)
-#define RAILHOP_PRIVATE_INT(name)                  \
-  RAILHOP_EXPORT int railhop_private_##name(void); \
-  int railhop_private_##name(void) {               \
-    errno = EOPNOTSUPP;                            \
-    return EOPNOTSUPP;                             \
-  }                                                \
-  RAILHOP_PRIVATE_VERSIONS(name)
-#define RAILHOP_PRIVATE_POINTER(name)                \
-  RAILHOP_EXPORT void* railhop_private_##name(void); \
-  void* railhop_private_##name(void) {               \
-    errno = EOPNOTSUPP;                              \
-    return nullptr;                                  \
-  }                                                  \
-  RAILHOP_PRIVATE_VERSIONS(name)
-// Called by the constructors of provider libraries, and by those that log: succeeds without a word.
-#define RAILHOP_PRIVATE_NOTHING(name)               \
-  RAILHOP_EXPORT void railhop_private_##name(void); \
-  void railhop_private_##name(void) {}              \
-  RAILHOP_PRIVATE_VERSIONS(name)
-// A variable.
-#define RAILHOP_PRIVATE_FLAG(name)            \
-  RAILHOP_EXPORT bool railhop_private_##name; \
-  bool railhop_private_##name = false;        \
-  RAILHOP_PRIVATE_VERSIONS(name)
-
-#include "cc/fabric/abi/private_symbols.inc"
