@@ -246,9 +246,9 @@ int QueuePair::PostReceive(uint64_t wr_id, const rdma::Sge* sges, uint32_t count
   return 0;
 }
 
-// A receive is reported first and taken off its queue after that, by a process that may be preempted in between. The
-// queue's owner may have polled the completion by then and has every right to post the next receive; the ring has one
-// place more than it promises for that.
+// A receive is reported first and taken off its queue after that, by a process that may be
+// preempted in between. The queue's owner may have polled the completion by then and has every
+// right to post the next receive; the ring has one place more than it promises for that.
 bool QueuePair::HasRoom(const rdma::RecvRing& ring) const {
   const uint64_t head = ring.state()->head.load(std::memory_order_acquire);
   const uint64_t posted = ring.state()->tail.load(std::memory_order_relaxed) - head;

@@ -26,8 +26,8 @@ struct SendWqe {
   Opcode opcode = Opcode::kSend;
   bool signaled = false;
   bool read_like = false;  // READ or atomic: an answer with data is due
-  uint32_t flags = 0;     // SendFlag
-  uint32_t imm_data = 0;  // network order
+  uint32_t flags = 0;      // SendFlag
+  uint32_t imm_data = 0;   // network order
   uint32_t rkey = 0;
   uint64_t remote_addr = 0;
   uint64_t compare_add = 0;

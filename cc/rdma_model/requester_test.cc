@@ -250,8 +250,8 @@ TEST_F(RequesterTest, AnswersOutsideTheWindow_MeanNothing) {
   Train train;
   ASSERT_TRUE(requester.NextTrain(now, 2, &train));
   for (const K kind : {K::kAck, K::kNakSequence, K::kRnrNak, K::kNakRemoteAccess, K::kReadData}) {
-    Answer(kind, kPsn + 2);   // not sent yet
-    Answer(kind, kPsn - 1);   // an earlier life's
+    Answer(kind, kPsn + 2);  // not sent yet
+    Answer(kind, kPsn - 1);  // an earlier life's
     Answer(kind, kPsn + 0x7fffff);
   }
   EXPECT_TRUE(done.empty());

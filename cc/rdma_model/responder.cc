@@ -190,7 +190,8 @@ WcStatus Responder::Scatter(const Train& train, const RecvWqe& wqe) {
         !region->Allows(sge.lkey, s_->pd, sge.addr, sge.length, kAccessLocalWrite)) {
       return WcStatus::kLocProtErr;
     }
-    if (!env_->CopyIn(region->ToVa(sge.addr) + skip, payload_skip_ + done, n)) return WcStatus::kLocProtErr;
+    if (!env_->CopyIn(region->ToVa(sge.addr) + skip, payload_skip_ + done, n))
+      return WcStatus::kLocProtErr;
     done += n;
     skip = 0;
   }
@@ -324,7 +325,8 @@ Response Responder::OnUcTrain(Train train) {
       (void)FailReceive(status, ResponseKind::kNone, train);
       return {};
     }
-  } else if (!IsWrite(train.opcode) || !Enabled(kAccessRemoteWrite) || !WriteAllowed(train) || !WritePayload(train, train.length)) {
+  } else if (!IsWrite(train.opcode) || !Enabled(kAccessRemoteWrite) || !WriteAllowed(train) ||
+             !WritePayload(train, train.length)) {
     s_->message_open = false;
     return {};
   }

@@ -112,7 +112,8 @@ class ResponderEnv {
   // The region of the responder's process with this key, or null.
   virtual const MemoryRegion* FindRegion(uint32_t key) = 0;
   // Copies payload bytes [offset, offset+length) of the train that OnTrain was given (also where
-  // its front was cut off as a duplicate) to `va` in the responder's process. False: the memory is not there any more.
+  // its front was cut off as a duplicate) to `va` in the responder's process. False: the memory is
+  // not there any more.
   virtual bool CopyIn(uint64_t va, uint32_t offset, uint32_t length) = 0;
   // Reads, changes and writes the 8 bytes at `va` as one step towards other atomics of the device.
   virtual bool Atomic(const Train& train, uint64_t va, uint64_t* original) = 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import json
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import tempfile
 import time
 
 from tools.lib import junit, test_events, workspace
+from tools.lib.products import PRODUCTS
 
 # Bazel's exit statuses that leave the tests' own outcomes to be read: all passed, some failed.
 _JUDGED_BY_TESTS = (0, 3)
@@ -92,6 +94,44 @@ def run_check() -> Report:
     return Report("check", [outcome], time.monotonic() - start)
 
 
+def _problem_of_build(line: str) -> str:
+    """What is wrong with the line that tools/build --json prints; empty if nothing."""
+    try:
+        paths = json.loads(line)
+    except json.JSONDecodeError as error:
+        return f"no JSON object on one line: {error}"
+    if missing := [product.key for product in PRODUCTS if product.key not in paths]:
+        return f"not built: {', '.join(missing)}"
+    if absent := [path for path in paths.values() if not pathlib.Path(path).exists()]:
+        return f"not there: {', '.join(absent)}"
+    return ""
+
+
+def run_products() -> Report:
+    """Builds what users get and runs the demo, as a newcomer would."""
+    workspace.say("build: tools/build and tools/demo")
+    start = time.monotonic()
+    cases = junit.Cases()
+    tools = workspace.ROOT / "tools"
+    command = [str(tools / "build"), "--json"]
+    built = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    reasons = {
+        "tools/build": f"ended with status {built.returncode}"
+        if built.returncode
+        else _problem_of_build(built.stdout)
+    }
+    if not reasons["tools/build"]:
+        demo = subprocess.run([tools / "demo"], check=False, stdout=sys.stderr)
+        reasons["tools/demo"] = f"ended with status {demo.returncode}" if demo.returncode else ""
+    for name, reason in reasons.items():
+        if reason:
+            cases.fail(name, reason)
+        else:
+            cases.passed.append(name)
+    outcome = test_events.TargetOutcome("tools", "fabric", cases)
+    return Report("build", [outcome], time.monotonic() - start)
+
+
 def trim_disk_cache(bytes_max: int = 20 * 2**30) -> None:
     """Empties Bazel's disk cache once it is larger: this Bazel never takes anything out of it."""
     folder = workspace.cache_dir() / "bazel-disk"
@@ -131,6 +171,7 @@ def main() -> int:
     reports = [run_pass(PLAIN, args.targets, options)]
     if not args.quick:
         reports.append(run_check())
+        reports.append(run_products())
         reports += [run_pass(one, args.targets, options) for one in SANITIZED]
     if workspace.in_ci():
         workspace.bazel_run("shutdown")
