@@ -5,6 +5,7 @@ A benchmark is a file tools/bench.d/NAME.toml:
     doc = "what it measures, in one line"
     target = "//cc/fabric/bench:fabric_bench"   # built optimised and run
     args = ["--quick"]                          # optional
+    fabric = true                               # optional: run inside a fresh fabric
 
 Its program prints one JSON object for each figure on standard output, and progress on standard
 error. The keys are FIGURE_KEYS; `bench` must be NAME.
@@ -23,10 +24,12 @@ from typing import Any
 import tomllib
 
 from tools.lib import build, workspace
+from tools.lib.products import PRODUCTS
 
 # value, in unit; baseline: what it is compared with, in the same unit, measured in the same run;
 # ratio: value / baseline; runs: how many runs the value is the median of.
 FIGURE_KEYS = ("bench", "metric", "value", "unit", "baseline", "ratio", "runs")
+_KEYS = ("args", "doc", "fabric", "target")
 FOLDER = workspace.ROOT / "tools" / "bench.d"
 
 
@@ -38,19 +41,26 @@ class Benchmark:
     doc: str
     target: str
     args: tuple[str, ...]
+    fabric: bool = False
 
 
 def load(path: pathlib.Path) -> Benchmark:
     """Reads a registration. Raises ValueError that names the file and the key."""
     with path.open("rb") as file:
         table = tomllib.load(file)
-    unknown = table.keys() - {"doc", "target", "args"}
+    unknown = table.keys() - set(_KEYS)
     if unknown:
-        raise ValueError(f"{path}: unknown key '{min(unknown)}' (allowed: args, doc, target)")
+        allowed = ", ".join(_KEYS)
+        raise ValueError(f"{path}: unknown key '{min(unknown)}' (allowed: {allowed})")
     for key in ("doc", "target"):
         if not isinstance(table.get(key), str):
             raise ValueError(f"{path}: '{key}' is missing")
-    return Benchmark(path.stem, table["doc"], table["target"], tuple(table.get("args", ())))
+    if not isinstance(table.get("fabric", False), bool):
+        raise ValueError(f"{path}: 'fabric' is neither true nor false")
+    args = tuple(table.get("args", ()))
+    return Benchmark(
+        path.stem, table["doc"], table["target"], args, fabric=table.get("fabric", False)
+    )
 
 
 def problem_of(figure: Any, name: str) -> str:
@@ -68,8 +78,11 @@ def _run(benchmark: Benchmark, program: pathlib.Path) -> bool:
     """Runs one and passes its figures on. False if it failed or printed anything else."""
     workspace.say(f"bench {benchmark.name}: {benchmark.doc}")
     good, figures = True, 0
+    command = [str(program), *benchmark.args]
+    if benchmark.fabric:
+        command = [str(build.DIST / "fabric/railhop-fabric"), "run", "--", *command]
     with subprocess.Popen(
-        [program, *benchmark.args], stdout=subprocess.PIPE, text=True, cwd=workspace.ROOT
+        command, stdout=subprocess.PIPE, text=True, cwd=workspace.ROOT
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -112,6 +125,8 @@ def main() -> int:
             if name not in known:
                 parser.error(f"no benchmark '{name}' (allowed: {', '.join(known) or 'none yet'})")
         chosen = [load(known[name]) for name in args.names]
+        if any(benchmark.fabric for benchmark in chosen):
+            build.build([product for product in PRODUCTS if product.key == "fabric_dir"])
         programs = build.build_targets([benchmark.target for benchmark in chosen])
     except (ValueError, RuntimeError) as error:
         workspace.say(str(error))

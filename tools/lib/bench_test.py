@@ -37,8 +37,8 @@ def test_foreign_figure_is_refused() -> None:
 
 def test_registration_is_read(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.toml"
-    path.write_text('doc = "d"\ntarget = "//a:b"\nargs = ["-q"]\n')
-    assert bench.load(path) == bench.Benchmark("x", "d", "//a:b", ("-q",))
+    path.write_text('doc = "d"\ntarget = "//a:b"\nargs = ["-q"]\nfabric = true\n')
+    assert bench.load(path) == bench.Benchmark("x", "d", "//a:b", ("-q",), fabric=True)
 
 
 @pytest.mark.parametrize(
