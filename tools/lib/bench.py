@@ -26,8 +26,8 @@ import tomllib
 from tools.lib import build, workspace
 from tools.lib.products import PRODUCTS
 
-# value, in unit; baseline: what it is compared with, in the same unit, measured in the same run;
-# ratio: value / baseline; runs: how many runs the value is the median of.
+# value, in unit; baseline: what it is compared with, measured in the same run; ratio: value over
+# that; runs: how many runs the value is the median of.
 FIGURE_KEYS = ("bench", "metric", "value", "unit", "baseline", "ratio", "runs")
 _KEYS = ("args", "doc", "fabric", "target")
 FOLDER = workspace.ROOT / "tools" / "bench.d"

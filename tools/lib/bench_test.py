@@ -14,7 +14,7 @@ FIGURE: dict[str, Any] = {
     "metric": "write_bandwidth_1MiB",
     "value": 10.0,
     "unit": "GB/s",
-    "baseline": 12.0,
+    "baseline": "process_vm_writev",
     "ratio": 0.83,
     "runs": 5,
 }
