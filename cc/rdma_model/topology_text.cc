@@ -1,62 +1,17 @@
 #include "cc/rdma_model/topology_text.h"
 
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "cc/rdma_model/fault_grammar.h"
+#include "cc/rdma_model/topology_draft.h"
 
 namespace railhop::rdma {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r";
-
-struct CapRow {
-  const char* name;
-  uint32_t TopologyCaps::*field;
-  uint32_t max;
-};
-constexpr CapRow kCaps[] = {
-    {"max_qp", &TopologyCaps::max_qp, 1u << 18},
-    {"max_qp_wr", &TopologyCaps::max_qp_wr, 1u << 20},
-    {"max_sge", &TopologyCaps::max_sge, kMaxSge},
-    {"max_cq", &TopologyCaps::max_cq, 1u << 20},
-    {"max_cqe", &TopologyCaps::max_cqe, 1u << 22},
-    {"max_mr", &TopologyCaps::max_mr, 1u << 24},
-    {"max_pd", &TopologyCaps::max_pd, 1u << 20},
-    {"max_rd_atomic", &TopologyCaps::max_rd_atomic, 128},
-};
-
-struct ErrnoRow {
-  const char* name;
-  int value;
-};
-constexpr ErrnoRow kOpenErrnos[] = {
-    {"ok", 0},          {"EACCES", EACCES}, {"EBUSY", EBUSY},   {"EIO", EIO},
-    {"ENODEV", ENODEV}, {"ENOENT", ENOENT}, {"ENOMEM", ENOMEM}, {"EPERM", EPERM},
-};
-
-// A GID table under construction: addresses in the order they came, and entries set by hand.
-struct PortDraft {
-  int line = 0;
-  int number = 0;
-  bool has_net = false;
-  bool has_active_mtu = false;
-  bool has_link_local = false;
-  Gid link_local;
-  std::vector<Gid> addresses;
-  std::map<uint32_t, TopologyGid> by_hand;
-};
-
-struct DeviceDraft {
-  int line = 0;
-  bool has_system_guid = false;
-  std::vector<PortDraft> ports;
-};
 
 // The parser keeps the first error and from then on does nothing.
 class Parser {
@@ -70,7 +25,10 @@ class Parser {
       ReadLine(text_.substr(0, end));
       text_ = end == std::string_view::npos ? std::string_view() : text_.substr(end + 1);
     }
-    if (error_.empty()) Finish();
+    if (error_.empty()) {
+      const std::optional<TopologyError> wrong = FinishTopology(drafts_, &topology_);
+      if (wrong) Fail(wrong->line, wrong->word, wrong->message, wrong->allowed);
+    }
     if (error_.empty()) return std::move(topology_);
     *error = error_;
     return std::nullopt;
@@ -179,7 +137,7 @@ class Parser {
     for (size_t i = 0; i < topology_.nets.size(); ++i) {
       if (topology_.nets[i] == word) return static_cast<int>(i);
     }
-    Fail(word, "no such net", Join(topology_.nets, "none; name it in a 'nets' line above"));
+    Fail(word, "no such net", JoinWords(topology_.nets, "none; name it in a 'nets' line above"));
     return 0;
   }
 
@@ -190,12 +148,6 @@ class Parser {
     }
     Fail(std::to_string(bytes), "not an MTU", "256, 512, 1024, 2048, 4096");
     return 1;
-  }
-
-  static std::string Join(const std::vector<std::string>& words, const std::string& if_empty) {
-    std::string all;
-    for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-    return all.empty() ? if_empty : all;
   }
 
   TopologyDevice& Device() { return topology_.devices.back(); }
@@ -346,7 +298,7 @@ class Parser {
         return;
       }
     }
-    Fail(word, "no such quirk", Join(known, "none"));
+    Fail(word, "no such quirk", JoinWords(known, "none"));
   }
   void ReadOpen() {
     const std::string word = Take();
@@ -382,7 +334,7 @@ class Parser {
     std::vector<std::string> known;
     for (const uint32_t speed : KnownSpeedsGbps()) known.push_back(std::to_string(speed));
     if (WidthSpeedOf(gbps).width == 0) {
-      Fail(std::to_string(gbps), "not a speed in Gb/s that a link has", Join(known, ""));
+      Fail(std::to_string(gbps), "not a speed in Gb/s that a link has", JoinWords(known, ""));
     }
     Port().speed_gbps = gbps;
   }
@@ -451,12 +403,6 @@ class Parser {
       Fail("pkey", "too many", "up to " + std::to_string(kTopologyMaxPkeys));
     }
   }
-
-  // --- After the last line ---
-  void Finish();
-  void FinishPort(TopologyDevice& device, size_t index, const PortDraft& draft);
-  void CheckUnique();
-  void AssignLids();
 
   std::string_view text_;
   const std::string_view file_;
@@ -536,172 +482,7 @@ void Parser::ReadStatement() {
     message = word.scope == Scope::kPort ? "belongs to a port"
                                          : "belongs to a device, before its first port";
   }
-  Fail(name, message, Join(allowed, ""));
-}
-
-void Parser::Finish() {
-  if (topology_.devices.empty()) {
-    Fail("device", "there is none; a fabric has at least one device");
-    return;
-  }
-  if (topology_.nets.empty()) topology_.nets.push_back("lan");
-  for (size_t i = 0; i < topology_.devices.size() && error_.empty(); ++i) {
-    TopologyDevice& device = topology_.devices[i];
-    DeviceDraft& draft = drafts_[i];
-    if (!draft.has_system_guid) device.sys_image_guid = device.node_guid;
-    if (device.ports.empty()) {
-      Fail(draft.line, device.name, "this device has no port", "port 1");
-      return;
-    }
-    for (size_t p = 0; p < device.ports.size() && error_.empty(); ++p) {
-      FinishPort(device, p, draft.ports[p]);
-    }
-  }
-  if (error_.empty()) AssignLids();
-  if (error_.empty()) CheckUnique();
-}
-
-void Parser::FinishPort(TopologyDevice& device, size_t index, const PortDraft& draft) {
-  TopologyPort& port = device.ports[index];
-  const std::string name = device.name + ":" + std::to_string(index + 1);
-  if (!draft.has_net && topology_.nets.size() > 1) {
-    Fail(draft.line, name, "this port has no net", "net " + Join(topology_.nets, ""));
-  }
-  if (!draft.has_active_mtu) port.active_mtu = port.max_mtu;
-  if (port.active_mtu > port.max_mtu) {
-    Fail(draft.line, name, "active_mtu is above mtu",
-         "up to " + std::to_string(MtuBytes(port.max_mtu)));
-  }
-  if (port.pkeys.empty()) port.pkeys = {0xffff};
-  if (port.link_layer == LinkLayer::kEthernet) {
-    const Gid link_local =
-        draft.has_link_local ? draft.link_local : GidOf(0xfe80000000000000, port.guid);
-    port.gids = EthernetGids(link_local, draft.addresses);
-    port.subnet_prefix = TopologyPort().subnet_prefix;
-  } else {
-    port.gids = {{GidOf(port.subnet_prefix, port.guid), GidType::kIb}};
-    if (port.sm_lid == 0) port.sm_lid = 1;
-  }
-  for (const auto& [place, entry] : draft.by_hand) {
-    if (port.gids.size() <= place) port.gids.resize(place + 1);
-    port.gids[place] = entry;
-  }
-  while (!port.gids.empty() && IsEmpty(port.gids.back().gid)) port.gids.pop_back();
-  if (port.gids.size() > kTopologyMaxGids) {
-    Fail(draft.line, name, "its GID table is too long",
-         "up to " + std::to_string(kTopologyMaxGids) + " entries, two for each address");
-  }
-}
-
-void Parser::AssignLids() {
-  std::set<std::pair<int, uint32_t>> taken;
-  for (const TopologyDevice& device : topology_.devices) {
-    for (const TopologyPort& port : device.ports) {
-      if (port.lid != 0 && !taken.insert({port.net, port.lid}).second) {
-        Fail(drafts_[&device - topology_.devices.data()].line, device.name,
-             "LID " + std::to_string(port.lid) + " is taken in net " + topology_.nets[port.net]);
-      }
-    }
-  }
-  for (TopologyDevice& device : topology_.devices) {
-    for (TopologyPort& port : device.ports) {
-      if (port.link_layer == LinkLayer::kEthernet) continue;
-      for (uint32_t lid = 1; port.lid == 0; ++lid) {
-        if (taken.insert({port.net, lid}).second) port.lid = lid;
-      }
-    }
-  }
-}
-
-void Parser::CheckUnique() {
-  std::set<uint64_t> guids;
-  std::set<std::pair<int, std::string>> places;
-  std::map<std::pair<int, std::string>, std::string> addresses;
-  std::vector<int> link_layers(topology_.nets.size());
-  for (size_t i = 0; i < topology_.devices.size(); ++i) {
-    const TopologyDevice& device = topology_.devices[i];
-    const int line = drafts_[i].line;
-    if (!guids.insert(device.node_guid).second) {
-      Fail(line, device.name, "another device has GUID " + FormatGuid(device.node_guid));
-    }
-    if (!places.insert({device.host, PciAddressOf(device.pci_path)}).second) {
-      Fail(line, device.name, "another device of this host is at " + PciAddressOf(device.pci_path));
-    }
-    for (size_t p = 0; p < device.ports.size(); ++p) {
-      const TopologyPort& port = device.ports[p];
-      const std::string name = device.name + ":" + std::to_string(p + 1);
-      const int port_line = drafts_[i].ports[p].line;
-      int& link_layer = link_layers[port.net];
-      if (link_layer != 0 && link_layer != static_cast<int>(port.link_layer)) {
-        Fail(port_line, name, "net " + topology_.nets[port.net] + " is of the other link layer");
-      }
-      link_layer = static_cast<int>(port.link_layer);
-      for (const TopologyGid& entry : port.gids) {
-        if (IsEmpty(entry.gid)) continue;
-        const auto [found, added] = addresses.insert({{port.net, FormatGidFull(entry.gid)}, name});
-        if (!added && found->second != name) {
-          Fail(port_line, name,
-               FormatAddress(entry.gid) + " is also an address of " + found->second + " in net " +
-                   topology_.nets[port.net]);
-        }
-        found->second = name;
-      }
-    }
-  }
-}
-
-// --- Formatting ---
-
-void FormatDevice(const TopologyDevice& device, std::string* out) {
-  *out += "  device " + device.name + " pci " + device.pci_path + " numa " +
-          std::to_string(device.numa_node) + " guid " + FormatGuid(device.node_guid) +
-          " system_guid " + FormatGuid(device.sys_image_guid) + "\n";
-  char ids[64];
-  std::snprintf(ids, sizeof(ids), "    vendor 0x%04x part %u hw_ver %u", device.vendor_id,
-                device.vendor_part_id, device.hw_ver);
-  *out += std::string(ids) + " firmware " + device.fw_ver;
-  for (const ErrnoRow& row : kOpenErrnos) {
-    if (row.value == device.open_errno) *out += std::string(" open ") + row.name;
-  }
-  for (const std::string& quirk : device.quirks) *out += " quirk " + quirk;
-  *out += "\n   ";
-  for (const CapRow& row : kCaps) {
-    *out += " cap " + std::string(row.name) + " " + std::to_string(device.caps.*row.field);
-  }
-  *out += " cap max_mr_size " + std::to_string(device.caps.max_mr_size) + "\n";
-}
-
-void FormatPort(const Topology& topology, const TopologyPort& port, size_t number,
-                std::string* out) {
-  const bool ethernet = port.link_layer == LinkLayer::kEthernet;
-  *out += "    port " + std::to_string(number) + " link " + (ethernet ? "ethernet" : "infiniband") +
-          " net " + topology.nets[port.net] + " speed " + std::to_string(port.speed_gbps) +
-          " mtu " + std::to_string(MtuBytes(port.max_mtu)) + " active_mtu " +
-          std::to_string(MtuBytes(port.active_mtu)) + " state " + (port.up ? "up" : "down") +
-          " guid " + FormatGuid(port.guid);
-  if (!port.netdev.empty()) *out += " netdev " + port.netdev;
-  for (const uint16_t pkey : port.pkeys) {
-    char text[16];
-    std::snprintf(text, sizeof(text), " pkey 0x%04x", pkey);
-    *out += text;
-  }
-  if (ethernet) {
-    *out += " link_local none";
-  } else {
-    *out += " lid " + std::to_string(port.lid) + " sm_lid " + std::to_string(port.sm_lid) +
-            " subnet_prefix " + FormatGuid(port.subnet_prefix);
-  }
-  *out += "\n";
-  for (size_t i = 0; i < port.gids.size(); ++i) {
-    const TopologyGid& entry = port.gids[i];
-    *out += "      gid " + std::to_string(i);
-    if (IsEmpty(entry.gid)) {
-      *out += " empty\n";
-      continue;
-    }
-    static constexpr const char* kTypes[] = {" ib\n", " v1\n", " v2\n"};
-    *out += " " + FormatAddress(entry.gid) + kTypes[static_cast<int>(entry.type)];
-  }
+  Fail(name, message, JoinWords(allowed, ""));
 }
 
 }  // namespace
@@ -709,26 +490,6 @@ void FormatPort(const Topology& topology, const TopologyPort& port, size_t numbe
 std::optional<Topology> ParseTopology(std::string_view text, std::string_view file,
                                       std::string* error) {
   return Parser(text, file).Run(error);
-}
-
-std::string FormatTopology(const Topology& topology) {
-  std::string out = "nets";
-  for (const std::string& net : topology.nets) out += " " + net;
-  out += "\n";
-  for (const TopologyRoute& route : topology.routes) {
-    out += "route_one_way " + topology.nets[route.from] + " " + topology.nets[route.to] + "\n";
-  }
-  for (size_t host = 0; host < topology.hosts.size(); ++host) {
-    out += "host " + topology.hosts[host] + "\n";
-    for (const TopologyDevice& device : topology.devices) {
-      if (device.host != static_cast<int>(host)) continue;
-      FormatDevice(device, &out);
-      for (size_t p = 0; p < device.ports.size(); ++p) {
-        FormatPort(topology, device.ports[p], p + 1, &out);
-      }
-    }
-  }
-  return out;
 }
 
 }  // namespace railhop::rdma
