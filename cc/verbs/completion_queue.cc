@@ -1,0 +1,27 @@
+#include "cc/verbs/completion_queue.h"
+
+#include <cerrno>
+
+#include "cc/verbs/verbs_error.h"
+
+namespace railhop::verbs {
+
+absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(Context* context,
+                                                                         int entries) {
+  errno = 0;
+  ibv_cq* cq = context->table().create_cq(context->raw(), entries, nullptr, nullptr, 0);
+  if (cq == nullptr) return VerbsError(context->name(), "ibv_create_cq", errno);
+  return std::unique_ptr<CompletionQueue>(new CompletionQueue(context, cq));
+}
+
+CompletionQueue::~CompletionQueue() { Destroy().IgnoreError(); }
+
+absl::Status CompletionQueue::Destroy() {
+  if (cq_ == nullptr) return absl::OkStatus();
+  const int error = context_->table().destroy_cq(cq_);
+  if (error != 0) return VerbsError(context_->name(), "ibv_destroy_cq", error);
+  cq_ = nullptr;
+  return absl::OkStatus();
+}
+
+}  // namespace railhop::verbs
