@@ -15,18 +15,6 @@ DIST = workspace.ROOT / "dist"
 CONFIG = "--config=opt"
 
 
-def _existing_targets() -> set[str]:
-    """Those of the table's targets that the tree has."""
-    wanted = sorted({target for product in PRODUCTS for target in product.files})
-    packages = {target.split(":")[0].removeprefix("//") for target in wanted}
-    present = [p for p in sorted(packages) if (workspace.ROOT / p / "BUILD.bazel").exists()]
-    if not present:
-        return set()
-    patterns = " + ".join(f"//{package}:all" for package in present)
-    found = workspace.bazel_output("query", "--noshow_progress", patterns).split()
-    return set(found) & set(wanted)
-
-
 def build_targets(targets: list[str]) -> dict[str, pathlib.Path]:
     """Builds them optimised; where each one's file is. Raises RuntimeError if one fails."""
     if workspace.bazel_run("build", CONFIG, "--", *targets) != 0:
@@ -75,10 +63,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/build", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the paths as one JSON object")
     args = parser.parse_args()
-    existing = _existing_targets()
-    due = [product for product in PRODUCTS if product.files.keys() <= existing]
     try:
-        paths = build(due) if due else {}
+        paths = build(list(PRODUCTS))
     except RuntimeError as error:
         workspace.say(str(error))
         return 1
