@@ -229,10 +229,15 @@ TEST(Fault, RemoveAndReturn_ChangeTheGeneration) {
   fabric.Do("n remove");
   EXPECT_EQ(fabric.directory().DevicesOfHost(0), std::vector<uint32_t>{1});
   EXPECT_EQ(fabric.directory().device(0).generation, 1u);
+  EXPECT_EQ(fabric.Events(), Events{AsyncEvent::kDeviceFatal});
+  EXPECT_EQ(fabric.last_event().port, 0u);
+  fabric.Do("n remove");  // it is gone already
+  EXPECT_EQ(fabric.Events(), Events{});
   fabric.Do("n return");
   EXPECT_EQ(fabric.directory().DevicesOfHost(0).size(), 2u);
   EXPECT_EQ(fabric.directory().device(0).generation, 2u);
-  fabric.Do("n remove for 10ms");
+  fabric.Do("n remove for 10ms event lost");
+  EXPECT_EQ(fabric.Events(), Events{});
   EXPECT_TRUE(fabric.RunUntil([&] { return fabric.directory().DevicesOfHost(0).size() == 2; }));
 }
 

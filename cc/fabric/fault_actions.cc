@@ -35,6 +35,12 @@ class Step {
       : directory_(directory), ref_(ref), port_(directory.port(ref)), action_(action) {}
 
   void Run() {
+    // A context that finds its device gone must find the event that says so.
+    if (action_.change && action_.spec.kind == FaultKind::kRemove) {
+      if (device().removed.load(std::memory_order_acquire) == 0) Send(AsyncEvent::kDeviceFatal);
+      SetRemoved(true);
+      return;
+    }
     const std::optional<AsyncEvent> event = action_.change ? Change() : EventOf(action_.spec.kind);
     if (event) Send(*event);
   }
@@ -68,8 +74,9 @@ class Step {
       case FaultKind::kGidMove:
       case FaultKind::kGidLinkLocal:
         return AsyncEvent::kGidChange;
+      case FaultKind::kRemove:
+        return AsyncEvent::kDeviceFatal;
       default:
-        // A removed device's contexts tell their readers themselves.
         return std::nullopt;
     }
   }
@@ -232,9 +239,6 @@ std::optional<AsyncEvent> Step::Change() {
       return HideRoutable();
     case FaultKind::kEvent:
       return static_cast<AsyncEvent>(spec.index);
-    case FaultKind::kRemove:
-      SetRemoved(true);
-      return std::nullopt;
     case FaultKind::kReturn:
       SetRemoved(false);
       return std::nullopt;

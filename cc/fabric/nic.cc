@@ -393,14 +393,14 @@ uint64_t Nic::RunPortEvents(uint64_t now_ns) {
       AsyncRecord event;
       event.event = static_cast<rdma::AsyncEvent>(record->event);
       event.port = record->port;
-      due_events_.push_back({record->due_ns, context.get(), event});
+      due_events_.push_back({record->due_ns, context.get(), event, record->qp});
     }
   }
   // In order of their time; those of one time in the order in which they were made.
   std::stable_sort(due_events_.begin(), due_events_.end(),
                    [](const DueEvent& a, const DueEvent& b) { return a.due_ns < b.due_ns; });
   auto it = due_events_.begin();
-  for (; it != due_events_.end() && it->due_ns <= now_ns; ++it) it->context->events.Put(it->record);
+  for (; it != due_events_.end() && it->due_ns <= now_ns; ++it) Raise(*it);
   due_events_.erase(due_events_.begin(), it);
   return due_events_.empty() ? kNever : due_events_.front().due_ns;
 }
@@ -412,6 +412,20 @@ std::vector<std::shared_ptr<QueuePair>> Nic::QpsOf(const Context* context) {
     if (qp != nullptr && qp->context() == context) found.push_back(qp);
   }
   return found;
+}
+
+void Nic::Raise(const DueEvent& event) {
+  if (event.qp == 0) {
+    event.context->events.Put(event.record);
+    return;
+  }
+  for (const auto& qp : qps_) {
+    if (qp == nullptr || qp->context() != event.context || qp->order() != event.qp - 1) continue;
+    AsyncRecord record = event.record;
+    const bool of_queue = record.event == rdma::AsyncEvent::kCqErr;
+    record.user = of_queue ? qp->init().send_cq->user() : qp->user();
+    event.context->events.Put(record);
+  }
 }
 
 void Nic::CheckRemovals() {
@@ -428,9 +442,10 @@ void Nic::CheckRemovals() {
       if (!present && !context->removed.load()) gone.push_back(context.get());
     }
   }
+  // The event that says so was sent before; it comes first, so that a program that is woken by
+  // flushed work finds the reason.
+  if (!gone.empty()) RunPortEvents(MonotonicNs());
   for (Context* context : gone) {
-    // The event first: a program that is woken by flushed work finds the reason.
-    context->events.Put({rdma::AsyncEvent::kDeviceFatal, nullptr, 0});
     context->removed.store(true, std::memory_order_release);
     for (const auto& qp : QpsOf(context)) qp->DeviceGone();
   }

@@ -77,6 +77,13 @@ class Nic {
     friend bool operator>(const Timer& a, const Timer& b) { return a.deadline_ns > b.deadline_ns; }
   };
 
+  struct DueEvent {
+    uint64_t due_ns;
+    Context* context;
+    AsyncRecord record;
+    uint32_t qp;  // as PortEventRecord::qp
+  };
+
   void Run();
   void Sleep(uint32_t doorbell, uint64_t until_ns);
   uint64_t RunTimers(uint64_t now_ns);
@@ -84,6 +91,7 @@ class Nic {
   void RunPending();
   void RunQpPending(uint32_t index);
   uint64_t RunPortEvents(uint64_t now_ns);
+  void Raise(const DueEvent& event);  // with objects_mutex_ held
   void CheckRemovals();
   std::vector<std::shared_ptr<QueuePair>> QpsOf(const Context* context);
 
@@ -98,11 +106,6 @@ class Nic {
   std::vector<std::shared_ptr<QueuePair>> qps_;  // by index
   std::vector<std::unique_ptr<Cq>> cqs_;         // by index
   std::vector<std::unique_ptr<Context>> contexts_;
-  struct DueEvent {
-    uint64_t due_ns;
-    Context* context;
-    AsyncRecord record;
-  };
   std::vector<DueEvent> due_events_;  // NIC thread under objects_mutex_
 
   std::mutex timers_mutex_;

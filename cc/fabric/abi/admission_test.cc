@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,45 @@ TEST(RemovedDevice, Calls_FailWithEio) {
   Fault("soft0 return");
   EXPECT_EQ(ibv_query_port(loop.context.get(), 1, &port), EIO);  // never again for this context
   EXPECT_NE(Open("soft0"), nullptr);
+}
+
+// Events of its later removals are for those who opened it later.
+TEST(RemovedDevice, OldContext_HearsOfItOnce) {
+  const ContextPtr old = Open("soft0");
+  Fault("soft0 remove");
+  ibv_async_event event;
+  ASSERT_EQ(ibv_get_async_event(old.get(), &event), 0);
+  ibv_ack_async_event(&event);
+  Fault("soft0 return");
+  const ContextPtr fresh = Open("soft0");
+  Fault("soft0 remove");
+  ASSERT_EQ(ibv_get_async_event(fresh.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
+  ibv_ack_async_event(&event);
+  Fault("soft0 return");
+  fcntl(old->async_fd, F_SETFL, O_NONBLOCK);
+  EXPECT_EQ(ibv_get_async_event(old.get(), &event), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(Faults, EventOfAQueuePair_ReachesItsOwner) {
+  const uint32_t order = TheFabric().device(0).qp_order;
+  Loopback loop;
+  Loopback other;
+  const std::string qp = " qp " + std::to_string(order);
+  Fault("soft0 event qp_fatal" + qp);
+  ibv_async_event event;
+  ASSERT_EQ(ibv_get_async_event(loop.context.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(event.element.qp, loop.qp.get());
+  ibv_ack_async_event(&event);
+  Fault("soft0 event cq_err" + qp);
+  ASSERT_EQ(ibv_get_async_event(loop.context.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(event.element.cq, loop.cq.get());
+  ibv_ack_async_event(&event);
+  fcntl(other.context->async_fd, F_SETFL, O_NONBLOCK);
+  EXPECT_EQ(ibv_get_async_event(other.context.get(), &event), -1);
 }
 
 TEST(RemovedDevice, WithEioQuirk_DestroyFailsToo) {
