@@ -112,16 +112,24 @@ bool MountNamespace::Cover(const std::string& path, const std::set<std::string>&
   }
   bool good =
       mount("railhop", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") == 0;
-  if (!good) Fail("cannot mount on " + path, error);
+  if (good) {
+    covered_.push_back(path);
+  } else {
+    Fail("cannot mount on " + path, error);
+  }
   for (const std::string& name : names) {
     if (!good || without.count(name) != 0) continue;
     good = Bind(from, path, name);
     if (good) continue;
     Fail("cannot keep " + path + "/" + name, error);
-    umount2(path.c_str(), MNT_DETACH);
   }
   close(from);
   return good;
+}
+
+void MountNamespace::Undo() {
+  for (; !covered_.empty(); covered_.pop_back()) umount2(covered_.back().c_str(), MNT_DETACH);
+  writable_.clear();
 }
 
 bool MountNamespace::MakeWritable(const std::string& path, const std::set<std::string>& without,

@@ -9,6 +9,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace railhop::fabric {
 
@@ -24,12 +25,15 @@ class MountNamespace {
   // was in it before except the names in `without`. Parents are made so too where that is needed.
   bool MakeWritable(const std::string& path, const std::set<std::string>& without,
                     std::string* error);
+  // Takes all that was mounted away again. Call it before DropRights.
+  void Undo();
 
  private:
   bool Cover(const std::string& path, const std::set<std::string>& without, std::string* error);
 
   bool user_namespace_ = false;
   std::set<std::string> writable_;
+  std::vector<std::string> covered_;  // in the order in which they were mounted
 };
 
 }  // namespace railhop::fabric

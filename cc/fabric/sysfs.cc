@@ -77,6 +77,7 @@ std::unique_ptr<Sysfs> Sysfs::Enter(const rdma::Topology& topology, uint32_t hos
   std::unique_ptr<Sysfs> sysfs(new Sysfs(topology, host));
   if (!sysfs->mounts_.Enter(error)) return nullptr;
   const bool built = sysfs->Build(error);
+  if (!built) sysfs->mounts_.Undo();
   std::string drop_error;
   if (!sysfs->mounts_.DropRights(&drop_error)) {
     if (built) *error = drop_error;
@@ -86,7 +87,8 @@ std::unique_ptr<Sysfs> Sysfs::Enter(const rdma::Topology& topology, uint32_t hos
 }
 
 bool Sysfs::Build(std::string* error) {
-  const std::set<std::string> replaced = {"infiniband", "infiniband_verbs", "infiniband_mad"};
+  const std::set<std::string> replaced = {"infiniband", "infiniband_verbs", "infiniband_mad",
+                                          ".removed"};
   if (!mounts_.MakeWritable(kClass, replaced, error)) return false;
   if (!MakeFolder(kInfiniBand) || !MakeFolder(kVerbs) || !MakeFolder(kGone)) {
     *error = std::string("cannot make ") + kInfiniBand + ": " + std::strerror(errno);

@@ -297,6 +297,26 @@ TEST_F(Ctl, Sysfs_LeavesTheSystemAlone) {
             before);
 }
 
+TEST_F(Ctl, Sysfs_FabricInAFabric) {
+  EXPECT_EQ(Line("$R run -- $R run --topology laptop-1nic -- ls /sys/class/infiniband"), "soft0");
+  EXPECT_EQ(
+      Line(AsUser("$R run --") + " $R run --topology two-hosts-4nic -- ls /sys/class/infiniband"),
+      "mlx5_0\nmlx5_1\nmlx5_2\nmlx5_3");
+}
+
+// Neither mounts nor user namespaces: verbs work all the same, and /sys is as it was.
+TEST_F(Ctl, Sysfs_Refused_IsSaidInOneLine) {
+  const Output output = Shell(
+      "unshare -U -r -m sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv "
+      "--bounding-set -sys_admin --inh-caps -sys_admin $R run -- sh -c \"ls "
+      "/sys/class/net/lo/address; "
+      "$R show --json | wc -l\"'");
+  EXPECT_EQ(output.text.find("railhop-fabric: no /sys/class/infiniband for the command: "), 0u)
+      << output.text;
+  EXPECT_EQ(output.text.substr(output.text.find('\n') + 1), "/sys/class/net/lo/address\n1\n");
+  EXPECT_EQ(output.status, 0);
+}
+
 TEST_F(Ctl, Sysfs_BridgesAndHosts) {
   EXPECT_EQ(
       Line("$R run --topology two-hosts-8nic -- realpath /sys/class/infiniband/mlx5_7/device"),
