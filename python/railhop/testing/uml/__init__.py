@@ -1,0 +1,18 @@
+"""Guests with the Linux kernel's software RDMA: see guest.py, two_hosts.py, docs/kernel-fabric.md."""
+
+from railhop.testing.uml.channel import GuestError
+from railhop.testing.uml.guest import Completed, Guest, GuestProcess, Link, LinkState
+from railhop.testing.uml.kernel import KernelMissing, find_kernel
+from railhop.testing.uml.two_hosts import TwoHosts
+
+__all__ = [
+    "Completed",
+    "Guest",
+    "GuestError",
+    "GuestProcess",
+    "KernelMissing",
+    "Link",
+    "LinkState",
+    "TwoHosts",
+    "find_kernel",
+]
