@@ -21,6 +21,7 @@ fail() {
   exit 1
 }
 
+# A machine without them would fail minutes later, with a message that names something else.
 for tool in gcc make flex bison bc xz patch dpkg-deb apt-get; do
   command -v "$tool" >/dev/null || fail "$tool is not installed; run tools/setup"
 done
@@ -54,10 +55,10 @@ export KBUILD_BUILD_USER=railhop KBUILD_BUILD_HOST=railhop KBUILD_BUILD_TIMESTAM
 export ARCH=um
 kernel_make=(nice -n 10 make -s -C "$source" "O=$objects" "-j$jobs")
 
-"${kernel_make[@]}" defconfig
+"${kernel_make[@]}" defconfig >"$work/defconfig.log"
 (cd "$source" && scripts/kconfig/merge_config.sh -m -O "$objects" "$objects/.config" \
-  "$recipe/kernel.config") >"$work/merge.log"
-"${kernel_make[@]}" olddefconfig
+  "$recipe/kernel.config") >"$work/merge.log" 2>&1
+"${kernel_make[@]}" olddefconfig 2>>"$work/merge.log"
 # Kconfig drops what it cannot give without a word, so look.
 while read -r line; do
   case $line in

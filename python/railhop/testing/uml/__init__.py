@@ -2,7 +2,7 @@
 
 from railhop.testing.uml.channel import GuestError
 from railhop.testing.uml.guest import Completed, Guest, GuestProcess, Link, LinkState
-from railhop.testing.uml.kernel import KernelMissing, find_kernel
+from railhop.testing.uml.kernel import KernelMissingError, find_kernel
 from railhop.testing.uml.two_hosts import TwoHosts
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Guest",
     "GuestError",
     "GuestProcess",
-    "KernelMissing",
+    "KernelMissingError",
     "Link",
     "LinkState",
     "TwoHosts",

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional
 
 
 class GuestError(Exception):
@@ -25,8 +25,8 @@ class Channel:
         self._explain = explain
         self._changed = threading.Condition()
         self._next_id = 0
-        self._answers: Dict[int, Dict[str, Any]] = {}
-        self._statuses: Dict[int, int] = {}
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._statuses: dict[int, int] = {}
         self._ready: Optional[float] = None
         self._ended = False
         self._reader = threading.Thread(target=self._read, name="guest-line", daemon=True)
@@ -49,7 +49,7 @@ class Channel:
                 raise GuestError(f"the guest has ended{self._explain()}") from error
             return self._next_id
 
-    def order(self, do: str, timeout_s: float = 30, **arguments: Any) -> Dict[str, Any]:
+    def order(self, do: str, timeout_s: float = 30, **arguments: Any) -> dict[str, Any]:
         """Sends an order and returns the answer, which has the order's "id".
 
         Raises GuestError if the guest has ended or gives no answer, ValueError with the agent's
@@ -113,7 +113,7 @@ class Channel:
             self._ended = True
             self._changed.notify_all()
 
-    def _take(self, message: Dict[str, Any]) -> None:
+    def _take(self, message: dict[str, Any]) -> None:
         event = message.get("event")
         if event == "ready":
             self._ready = message["uptime_s"]

@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Dict, List, NoReturn, Optional, Sequence
+from typing import BinaryIO, NoReturn, Optional
 
 from railhop.testing.uml import kernel
-from railhop.testing.uml.guest import MTU_DEFAULT, Guest, GuestError, GuestProcess
+from railhop.testing.uml.channel import GuestError
+from railhop.testing.uml.guest import MTU_DEFAULT, Guest, GuestProcess
 from railhop.testing.uml.two_hosts import TwoHosts
 
 DESCRIPTION = """\
@@ -34,7 +36,15 @@ STATUS_GUEST_FAILED = 125
 COPY_POLL_S = 0.02
 
 # Of the host's environment these mean something else in a guest.
-ENVIRONMENT_KEPT_OUT = ("GLIBC_TUNABLES", "TMPDIR", "PYTHONPATH", "RAILHOP_PYTHONPATH", "PWD", "OLDPWD", "_")
+ENVIRONMENT_KEPT_OUT = (
+    "GLIBC_TUNABLES",
+    "TMPDIR",
+    "PYTHONPATH",
+    "RAILHOP_PYTHONPATH",
+    "PWD",
+    "OLDPWD",
+    "_",
+)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -45,20 +55,46 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="do", required=True, metavar="build | run")
-    commands.add_parser("build", help="build the guest kernel if the cache has none, print its path")
+    commands.add_parser(
+        "build", help="build the guest kernel if the cache has none, print its path"
+    )
     run = commands.add_parser(
         "run",
         help="run a command in a guest",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("-n", "--rails", type=_number(0, 32), default=2, help="number of rails (default 2)")
-    run.add_argument("-t", "--timeout", type=float, default=300, metavar="S", help="end all after S seconds (300)")
-    run.add_argument("-m", "--memory", type=_number(64, 16384), default=512, metavar="MB", help="of a guest (512)")
-    run.add_argument("--mtu", type=_number(256, 9000), default=MTU_DEFAULT, help=f"of NICs ({MTU_DEFAULT})")
-    run.add_argument("--two-hosts", action="store_true", help="two guests: A's devices in one, B's in the other")
-    run.add_argument("--scratch", type=Path, metavar="DIR", help="share this folder (default: a temporary one)")
-    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
+    run.add_argument(
+        "-n", "--rails", type=_number(0, 32), default=2, help="number of rails (default 2)"
+    )
+    run.add_argument(
+        "-t",
+        "--timeout",
+        type=float,
+        default=300,
+        metavar="S",
+        help="end all after S seconds (300)",
+    )
+    run.add_argument(
+        "-m",
+        "--memory",
+        type=_number(64, 16384),
+        default=512,
+        metavar="MB",
+        help="of a guest (512)",
+    )
+    run.add_argument(
+        "--mtu", type=_number(256, 9000), default=MTU_DEFAULT, help=f"of NICs ({MTU_DEFAULT})"
+    )
+    run.add_argument(
+        "--two-hosts", action="store_true", help="two guests: A's devices in one, B's in the other"
+    )
+    run.add_argument(
+        "--scratch", type=Path, metavar="DIR", help="share this folder (default: a temporary one)"
+    )
+    run.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments"
+    )
     options = parser.parse_args(arguments)
     if options.do == "run":
         if options.command[:1] == ["--"]:
@@ -78,18 +114,20 @@ class _number:
 
     def __call__(self, word: str) -> int:
         if not word.isdigit() or not self._low <= int(word) <= self._high:
-            raise argparse.ArgumentTypeError(f"{word!r} is not a number between {self._low} and {self._high}")
+            raise argparse.ArgumentTypeError(
+                f"{word!r} is not a number between {self._low} and {self._high}"
+            )
         return int(word)
 
 
 def check_boot(path: Path) -> None:
-    """Raises KernelMissing unless the kernel boots and has a working RDMA device."""
+    """Raises KernelMissingError unless the kernel boots and has a working RDMA device."""
     try:
         with Guest(rails=1, kernel=path) as guest:
-            ports = [guest.link(device).wait_port("ACTIVE").port for device in guest.devices]
-            assert ports == ["ACTIVE", "ACTIVE"]
+            for device in guest.devices:
+                guest.link(device).wait_port("ACTIVE")
     except (GuestError, TimeoutError) as error:
-        raise kernel.KernelMissing(f"{path} does not work here: {error}") from error
+        raise kernel.KernelMissingError(f"{path} does not work here: {error}") from error
 
 
 class _Copier:
@@ -106,7 +144,9 @@ class _Copier:
         if self._prefix:
             # Lines of two hosts must not mix, so a line waits for its end.
             lines = (self._rest + data).splitlines(keepends=True)
-            self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") and not last else b""
+            self._rest = (
+                lines.pop() if lines and not lines[-1].endswith(b"\n") and not last else b""
+            )
             data = b"".join(self._prefix + line for line in lines)
         if data:
             self._sink.write(data)
@@ -118,7 +158,9 @@ class _Copier:
 class _Job:
     """A command that runs in a guest, with its output copied here."""
 
-    def __init__(self, guest: Guest, command: Sequence[str], environment: Dict[str, str], prefix: str) -> None:
+    def __init__(
+        self, guest: Guest, command: Sequence[str], environment: dict[str, str], prefix: str
+    ) -> None:
         merged = _same_file(1, 2)
         err = None if merged else guest.scratch / f".stderr-{os.getpid()}{prefix}"
         out = guest.scratch / f".stdout-{os.getpid()}{prefix}"
@@ -142,16 +184,18 @@ def _same_file(first: int, second: int) -> bool:
     return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)
 
 
-def _environment() -> Dict[str, str]:
+def _environment() -> dict[str, str]:
     """The host's environment, for the command."""
-    environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT_KEPT_OUT}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ENVIRONMENT_KEPT_OUT
+    }
     environment["PATH"] = f"/run/bin:{environment.get('PATH', '')}:/usr/sbin:/sbin"
     if os.environ.get("RAILHOP_PYTHONPATH"):
         environment["PYTHONPATH"] = os.environ["RAILHOP_PYTHONPATH"]
     return environment
 
 
-def _follow(jobs: List[_Job], timeout_s: float) -> Optional[int]:
+def _follow(jobs: list[_Job], timeout_s: float) -> Optional[int]:
     """Copies output until all jobs have ended; the exit status, or None after the timeout."""
     deadline = time.monotonic() + timeout_s
     try:
@@ -209,7 +253,7 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         print(f"tools/uml: {error}", file=sys.stderr)
         return 127
-    except (GuestError, TimeoutError, kernel.KernelMissing) as error:
+    except (GuestError, TimeoutError, kernel.KernelMissingError) as error:
         print(f"tools/uml: {error}", file=sys.stderr)
         return STATUS_GUEST_FAILED
     except KeyboardInterrupt:

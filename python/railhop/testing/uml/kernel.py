@@ -15,8 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Optional
 
 KERNEL_ENV = "RAILHOP_UML_KERNEL"
 SOURCE_PACKAGE = "linux-source-6.1"
@@ -25,21 +26,26 @@ RECIPE_DIR = CHECKOUT / "tools" / "uml_kernel"
 KEY_LENGTH = 16
 
 
-class KernelMissing(Exception):
+class KernelMissingError(Exception):
     """There is no kernel for this checkout, or it cannot be built here. The text says what to do."""
 
 
 def cache_dir() -> Path:
-    """Where kernels are kept."""
+    """Where kernels are kept; as tools/lib/common.sh has it."""
+    named = os.environ.get("RAILHOP_CACHE")
+    if named:
+        return Path(named) / "uml"
     if os.geteuid() == 0:
         return Path("/var/cache/railhop/uml")
-    return Path(os.path.expanduser("~")) / ".cache" / "railhop" / "uml"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "railhop" / "uml"
 
 
-def recipe_digest(recipe: Path = RECIPE_DIR) -> str:
+def recipe_digest() -> str:
     """The hash of all files that the kernel is made with, apart from the source itself."""
     digest = hashlib.sha256()
-    for file in [recipe / "build_kernel.sh", recipe / "kernel.config", *sorted((recipe / "patches").iterdir())]:
+    patches = sorted((RECIPE_DIR / "patches").iterdir())
+    for file in [RECIPE_DIR / "build_kernel.sh", RECIPE_DIR / "kernel.config", *patches]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -52,22 +58,24 @@ def entry_key(version: str, recipe: str) -> str:
 def find_kernel() -> Path:
     """The kernel for this checkout: from RAILHOP_UML_KERNEL, or the cache's newest for its recipe.
 
-    Raises KernelMissing.
+    Raises KernelMissingError.
     """
     named = os.environ.get(KERNEL_ENV)
     if named:
         kernel = Path(named)
         if not os.access(kernel, os.X_OK):
-            raise KernelMissing(f"{KERNEL_ENV}={named}: there is no program of this name")
+            raise KernelMissingError(f"{KERNEL_ENV}={named}: there is no program of this name")
         return kernel
     recipe = recipe_digest()
     made = [entry for entry in _entries() if entry[1] == recipe]
     if not made:
-        raise KernelMissing(f"no guest kernel for this checkout in {cache_dir()}; run tools/uml build (minutes)")
+        raise KernelMissingError(
+            f"no guest kernel for this checkout in {cache_dir()}; run tools/uml build (minutes)"
+        )
     return max(made, key=lambda entry: entry[0].stat().st_mtime)[0]
 
 
-def _entries() -> Iterator[Tuple[Path, str]]:
+def _entries() -> Iterator[tuple[Path, str]]:
     """Kernels in the cache, with the recipe that made each."""
     for inputs in cache_dir().glob("*/inputs.json"):
         try:
@@ -80,22 +88,26 @@ def _entries() -> Iterator[Tuple[Path, str]]:
 def source_version() -> str:
     """The version of the kernel's source that Debian serves now, by apt's lists.
 
-    Raises KernelMissing if apt knows none.
+    Raises KernelMissingError if apt knows none.
     """
     try:
         policy = subprocess.run(
-            ["apt-cache", "policy", SOURCE_PACKAGE], capture_output=True, text=True, check=True, env=_c_locale()
+            ["apt-cache", "policy", SOURCE_PACKAGE],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=_c_locale(),
         ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise KernelMissing(f"apt-cache does not run: {error}") from error
+        raise KernelMissingError(f"apt-cache does not run: {error}") from error
     for line in policy.splitlines():
         name, _, value = line.strip().partition(": ")
         if name == "Candidate" and value != "(none)":
             return value
-    raise KernelMissing(f"apt knows no {SOURCE_PACKAGE}; run apt-get update")
+    raise KernelMissingError(f"apt knows no {SOURCE_PACKAGE}; run apt-get update")
 
 
-def _c_locale() -> "dict[str, str]":
+def _c_locale() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C"}
 
 
@@ -104,7 +116,7 @@ def build(check_boot: Callable[[Path], None]) -> Path:
 
     Safe to call from several processes at once: one builds, the others wait and take its result.
     `check_boot` gets the kernel before it is handed out (and kept), and raises if it does not boot.
-    Raises KernelMissing.
+    Raises KernelMissingError.
     """
     recipe = recipe_digest()
     version = source_version()
@@ -116,7 +128,9 @@ def build(check_boot: Callable[[Path], None]) -> Path:
         if kernel:
             os.utime(kernel)
         else:
-            for left in cache.glob(".new-*"):  # From a build that was killed; nobody else builds now.
+            for left in cache.glob(
+                ".new-*"
+            ):  # From a build that was killed; nobody else builds now.
                 shutil.rmtree(left, ignore_errors=True)
             return _build_entry(entry, version, recipe, check_boot)
     check_boot(kernel)
@@ -133,13 +147,15 @@ def _intact_kernel(entry: Path) -> Optional[Path]:
         return None
 
 
-def _build_entry(entry: Path, version: str, recipe: str, check_boot: Callable[[Path], None]) -> Path:
+def _build_entry(
+    entry: Path, version: str, recipe: str, check_boot: Callable[[Path], None]
+) -> Path:
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
     try:
         kernel = new / "linux"
-        words: List[str] = [str(RECIPE_DIR / "build_kernel.sh"), version, str(kernel)]
+        words: list[str] = [str(RECIPE_DIR / "build_kernel.sh"), version, str(kernel)]
         if subprocess.run(words, check=False, stdout=sys.stderr, env=_c_locale()).returncode:
-            raise KernelMissing("the guest kernel could not be built (the reason is above)")
+            raise KernelMissingError("the guest kernel could not be built (the reason is above)")
         check_boot(kernel)
         inputs = {
             "version": version,

@@ -1,13 +1,14 @@
 """One User-mode Linux process tree on the host: started, watched and ended whole.
 
 The kernel is a process, each process of the guest is another one, and the kernel has helpers. They
-all stay in one process group that is a session of its own, with one watcher more: a shell that ends
-the group when this process is gone, however it went. So a test runner that is killed leaves nothing
-behind, even if the guest hangs.
+all stay in one process group, in a session of its own. A watcher, which is a shell, ends that group
+and removes its files when this process is gone, however it went: a test runner that is killed
+leaves nothing behind, even if the guest hangs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -17,27 +18,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Optional
 
 GUEST_DIR = Path(__file__).resolve().parent.parent / "uml_guest"
 CONSOLE_TAIL_BYTES = 3000
+GROUP_GONE_TIMEOUT_S = 5.0
 
-# $1 is the read end of a pipe whose other end only this process holds: reading it ends when this
-# process does. $2 are the guest's descriptors. The watcher must not keep those open, or the other
-# sides would never see that the guest is gone.
+# $1 is the process group, the rest are folders. Standard input is a pipe that only this process can
+# write to: a line says that all is cleaned up; the end without a line, that this process is gone.
 WATCHER = """
-watch=$1 others=$2
-shift 2
-(for fd in $others; do eval "exec $fd<&-"; done; read -r _ <&"$watch"; kill -KILL 0) </dev/null >/dev/null 2>&1 &
-eval "exec $watch<&-"
-exec "$@"
+read -r _ && exit
+kill -s KILL -- "-$1"
+shift
+rm -rf -- "$@"
 """
-
-
-def find_python() -> str:
-    """The interpreter for the guest's agent: this one, which hostfs shows under the same path."""
-    return sys.executable or "/usr/bin/python3"
 
 
 class Machine:
@@ -59,100 +55,120 @@ class Machine:
         settings: what init.sh reads. devices: further words of the kernel's command line.
         scratch: an existing folder that both sides can write; None makes a temporary one.
         """
-        self.owns_scratch = scratch is None
-        self.scratch = scratch.resolve() if scratch else Path(tempfile.mkdtemp(prefix="railhop-uml-")).resolve()
-        # The kernel's own files. Away from `scratch`, which may be the user's.
-        self._private = Path(tempfile.mkdtemp(prefix="railhop-uml-")).resolve()
-        self.console = self._private / "console.log"
-        self._write_init({"GUEST_NAME": name, "PYTHON": find_python(), "GUEST_DIR": str(GUEST_DIR), **settings})
+        # The kernel's own files are away from `scratch`, which may be the user's.
+        self._folders = [_new_folder()]
+        self.console = self._folders[0] / "console.log"
+        if scratch is None:
+            self._folders.append(_new_folder())
+        self.scratch = (scratch or self._folders[-1]).resolve()
         self.line, guest_line = socket.socketpair()
-        fds = [guest_line.fileno(), *pass_fds]
-        watched, self._watch_end = os.pipe()
-        words = [
+        try:
+            self._write_init({"GUEST_NAME": name, "SCRATCH": str(self.scratch), **settings})
+            words = self._command_line(kernel, name, memory_mb, guest_line.fileno())
+            with open(self.console, "wb") as console:
+                self._process = subprocess.Popen(
+                    [*words, *devices],
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[guest_line.fileno(), *pass_fds],
+                    start_new_session=True,
+                    env=_environment(),
+                    cwd="/",
+                )
+        except BaseException:
+            self.line.close()
+            self._remove_files()
+            raise
+        finally:
+            guest_line.close()
+        self._watcher = self._start_watcher()
+
+    @property
+    def process_group(self) -> int:
+        """The process group of all processes of the guest."""
+        return self._process.pid
+
+    def console_tail(self) -> str:
+        """The end of what the guest's kernel has printed, for messages."""
+        try:
+            data = self.console.read_bytes()[-CONSOLE_TAIL_BYTES:]
+        except FileNotFoundError:
+            return ""
+        text = data.decode(errors="replace").replace("\r", "").strip()
+        return f"; its console ends with:\n{text}" if text else "; its console is empty"
+
+    def kill(self) -> None:
+        """Ends every process of the guest at once and removes its files. To be called once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        # The others are not our children. They end by the same signal, but a moment may pass.
+        deadline = time.monotonic() + GROUP_GONE_TIMEOUT_S
+        while group_members(self._process.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._remove_files()
+        self._watcher.communicate(b"done\n")
+
+    def _write_init(self, settings: Mapping[str, str]) -> None:
+        """Puts the guest's first program and its settings where the kernel finds them."""
+        init = self._folders[0] / "init"
+        shutil.copyfile(GUEST_DIR / "init.sh", init)
+        init.chmod(0o755)
+        # The guest runs this very interpreter: it sees the host's files under the same paths.
+        python = sys.executable or "/usr/bin/python3"
+        settings = {"PYTHON": python, "GUEST_DIR": str(GUEST_DIR), **settings}
+        lines = [f"{name}={shlex.quote(value)}\n" for name, value in settings.items()]
+        (self._folders[0] / "guest.env").write_text("".join(lines), encoding="utf-8")
+
+    def _command_line(self, kernel: Path, name: str, memory_mb: int, line: int) -> list[str]:
+        return [
             str(kernel),
             f"mem={memory_mb}M",
             "root=/dev/root",
             "rootfstype=hostfs",
             "rootflags=/",
             "ro",
-            f'init="{self._private}/init"',
+            f'init="{self._folders[0]}/init"',
             "quiet",
             "loglevel=4",
             "panic=-1",
             "con=null",
             "con0=null,fd:1",
             "ssl=null",
-            f"ssl0=fd:{guest_line.fileno()}",
-            f"uml_dir={self._private}",
+            f"ssl0=fd:{line}",
+            f"uml_dir={self._folders[0]}",
             f"umid={name}",
-            *devices,
         ]
-        try:
-            with open(self.console, "wb") as console:
-                self._process = subprocess.Popen(
-                    ["bash", "-c", WATCHER, "railhop-guest", str(watched), " ".join(map(str, fds)), *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=console,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=[watched, *fds],
-                    start_new_session=True,
-                    env=self._environment(),
-                    cwd="/",
-                )
-        except BaseException:
-            os.close(self._watch_end)
-            self._remove_files()
-            raise
-        finally:
-            guest_line.close()
-            os.close(watched)
 
-    def console_tail(self) -> str:
-        """The end of what the guest's kernel has printed, for messages."""
-        try:
-            text = self.console.read_bytes()[-CONSOLE_TAIL_BYTES:].decode(errors="replace").replace("\r", "")
-        except FileNotFoundError:
-            return ""
-        return f"; its console ends with:\n{text.strip()}" if text.strip() else "; its console is empty"
-
-    def kill(self) -> None:
-        """Ends every process of the guest at once and removes its files. To be called once."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
-        os.close(self._watch_end)
-        self._wait_group_gone()
-        self._remove_files()
-
-    def _write_init(self, settings: Dict[str, str]) -> None:
-        shutil.copyfile(GUEST_DIR / "init.sh", self._private / "init")
-        (self._private / "init").chmod(0o755)
-        lines = [f"{name}={shlex.quote(value)}\n" for name, value in settings.items()]
-        lines.append(f"SCRATCH={shlex.quote(str(self.scratch))}\n")
-        (self._private / "guest.env").write_text("".join(lines), encoding="utf-8")
-
-    def _environment(self) -> Dict[str, str]:
-        # The kernel keeps the guest's memory in a file that it unlinks at once. It looks for a place
-        # in TMPDIR first; a file system in memory is the fast one.
-        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-        environment["TMPDIR"] = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
-        return environment
-
-    def _wait_group_gone(self) -> None:
-        # The others are not our children. They end by the same signal, but a moment may pass.
-        deadline = time.monotonic() + 5
-        while group_members(self._process.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
+    def _start_watcher(self) -> subprocess.Popen[bytes]:
+        words = [str(self._process.pid), *map(str, self._folders)]
+        return subprocess.Popen(
+            ["sh", "-c", WATCHER, "railhop-watcher", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
 
     def _remove_files(self) -> None:
-        shutil.rmtree(self._private, ignore_errors=True)
-        if self.owns_scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def group_members(group: int) -> List[int]:
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="railhop-uml-")).resolve()
+
+
+def _environment() -> dict[str, str]:
+    # The kernel keeps the guest's memory in a file that it unlinks at once. It looks for a place in
+    # TMPDIR first; a file system in memory is the fast one.
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": place}
+
+
+def group_members(group: int) -> list[int]:
     """The living processes of a process group.
 
     Zombies do not count: they wait for process 1 to look at them, which may take it seconds.
@@ -176,7 +192,7 @@ def vector_device(number: int, fd: int, mac: str, mtu: int) -> str:
     return f"vec{number}:transport=fd,fd={fd},mac={mac},mtu={mtu},depth=128"
 
 
-def joined_sockets() -> List[socket.socket]:
+def joined_sockets() -> list[socket.socket]:
     """Two ends of a cable between two guests: datagram sockets with room for a burst."""
     pair = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
     for end in pair:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 from types import TracebackType
-from typing import Dict, List, Optional, Type
+from typing import Optional
 
 from railhop.testing.uml.guest import MTU_DEFAULT, Guest, Link
 from railhop.testing.uml.kernel import find_kernel
@@ -22,7 +22,7 @@ from railhop.testing.uml.machine import joined_sockets, vector_device
 OOB_ADDRESSES = {"a": "192.168.77.1", "b": "192.168.77.2"}
 
 
-def oob_environment(host: str) -> Dict[str, str]:
+def oob_environment(host: str) -> dict[str, str]:
     """What programs on a host are told: its name, its out-of-band address and the peer's."""
     peer = "b" if host == "a" else "a"
     return {
@@ -49,7 +49,7 @@ class TwoHosts:
     ) -> None:
         kernel = kernel or find_kernel()
         cables = [joined_sockets() for _ in range(rails + 1)]
-        guests: List[Guest] = []
+        guests: list[Guest] = []
         try:
             for end, host in enumerate("ab"):
                 fds = [cable[end].fileno() for cable in cables]
@@ -95,20 +95,21 @@ class TwoHosts:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
+        kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
         self.close()
 
 
-def _devices(fds: List[int], host_number: int, mtu: int) -> List[str]:
+def _devices(fds: list[int], host_number: int, mtu: int) -> list[str]:
     return [
-        vector_device(number, fd, f"02:00:00:00:1{host_number}:{number:02x}", mtu) for number, fd in enumerate(fds)
+        vector_device(number, fd, f"02:00:00:00:1{host_number}:{number:02x}", mtu)
+        for number, fd in enumerate(fds)
     ]
 
 
-def _close(cables: List[List[socket.socket]]) -> None:
+def _close(cables: list[list[socket.socket]]) -> None:
     # The guests have their own copies.
     for cable in cables:
         for end in cable:

@@ -8,6 +8,7 @@ Orders (all have "id", which the answer repeats; an answer has "ok", and "error"
           has ended, {"event": "exit", "id": ..., "status": ...} follows.
   signal  start, signal: signals the whole process group of that start.
   link    words: a line of the fault grammar (link.py). The answer has "text".
+  read    path: the answer has the file's "text".
   stop    writes back what is not on the host yet and powers off. There is no answer.
 
 The line is hung up when the host's process ends, whatever way it ends: then the guest stops too.
@@ -22,7 +23,7 @@ import signal
 import subprocess
 import sys
 import tty
-from typing import TYPE_CHECKING, Any, Dict, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from railhop.testing.uml_guest import link
@@ -48,15 +49,15 @@ class Agent:
     def __init__(self, line: int) -> None:
         self._line = line
         self._buffer = b""
-        self._running: Dict[int, int] = {}  # process id -> id of its start order
+        self._running: dict[int, int] = {}  # process id -> id of its start order
 
-    def send(self, message: Dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Sends one line to the host."""
         data = json.dumps(message).encode() + b"\n"
         while data:
             data = data[os.write(self._line, data) :]
 
-    def start(self, order: Dict[str, Any]) -> Dict[str, Any]:
+    def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Starts a program; its output goes to files that the host reads."""
         with open(order["stdout"], "ab", buffering=0) as stdout:
             same = order["stderr"] in (None, order["stdout"])
@@ -78,16 +79,20 @@ class Agent:
         self._running[process.pid] = order["id"]
         return {"pid": process.pid}
 
-    def signal(self, order: Dict[str, Any]) -> Dict[str, Any]:
+    def signal(self, order: dict[str, Any]) -> dict[str, Any]:
         """Signals a process group; one that has ended is no error."""
         for pid, start in self._running.items():
             if start == order["start"]:
                 os.killpg(pid, order["signal"])
         return {}
 
-    def link(self, order: Dict[str, Any]) -> Dict[str, Any]:
+    def link(self, order: dict[str, Any]) -> dict[str, Any]:
         """Carries out one line of the fault grammar."""
         return {"text": link.apply(order["words"])}
+
+    def read_file(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Reads a small file, such as one of sysfs."""
+        return {"text": link.read(order["path"])}
 
     def reap(self) -> None:
         """Collects ended processes, also orphans, and reports those that the host started."""
@@ -101,16 +106,23 @@ class Agent:
             start = self._running.pop(pid, None)
             if start is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self.send({"event": "exit", "id": start, "status": code if code >= 0 else 128 - code})
+                self.send(
+                    {"event": "exit", "id": start, "status": code if code >= 0 else 128 - code}
+                )
 
     def answer(self, text: bytes) -> None:
         """Carries out one order and answers it."""
         order = json.loads(text)
         if order["do"] == "stop":
             power_off()
-        do = {"start": self.start, "signal": self.signal, "link": self.link}[order["do"]]
+        orders = {
+            "start": self.start,
+            "signal": self.signal,
+            "link": self.link,
+            "read": self.read_file,
+        }
         try:
-            self.send({"id": order["id"], "ok": True, **do(order)})
+            self.send({"id": order["id"], "ok": True, **orders[order["do"]](order)})
         except (OSError, ValueError) as error:
             self.send({"id": order["id"], "ok": False, "error": str(error)})
 

@@ -18,7 +18,8 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable
 
 USAGE = """\
 usage: railhop-link [show [--json]]
@@ -35,6 +36,8 @@ Without tx or rx both directions are meant. A new value takes the place of the o
 
 STATE_DIR = "/run/railhop-link"
 RDMA_DIR = "/sys/class/infiniband"
+NET_DIR = "/sys/class/net"
+IFF_UP = 1  # Source: netdevice(7).
 PREFIX_LENGTH = 24
 GID_ENTRIES = 8  # rxe has 1024; a NIC here never fills more than the first few.
 # Packets that netem may hold: 100 ms at 10 Gb/s with the largest MTU. Its default of 1000 would
@@ -42,13 +45,25 @@ GID_ENTRIES = 8  # rxe has 1024; a NIC here never fills more than the first few.
 QUEUE_PACKETS = 30000
 MTU_MIN, MTU_MAX = 256, 9000
 
-VERBS = "cable, down, up, blackhole, loss, delay, rate, address, mtu, clear"
+VERBS = (
+    "cable",
+    "down",
+    "up",
+    "blackhole",
+    "loss",
+    "delay",
+    "rate",
+    "cap",
+    "address",
+    "mtu",
+    "clear",
+)
 DIRECTIONS = ("tx", "rx")
 DELAY_UNITS_US = {"us": 1, "ms": 1000, "s": 1000000}
 RATE_UNITS_BIT = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 # What is wrong with one direction: the arguments of netem by name.
-Faults = Dict[str, str]
+Faults = dict[str, str]
 
 
 class LinkError(ValueError):
@@ -79,7 +94,9 @@ def parse_rate(word: str) -> str:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)([bB])/s", word)
     if not match or float(match.group(1)) == 0:
         raise LinkError(f"rate {word!r}: not a number with b/s, kb/s, Mb/s, Gb/s or B for bytes")
-    bits = float(match.group(1)) * RATE_UNITS_BIT[match.group(2)] * (8 if match.group(3) == "B" else 1)
+    bits = (
+        float(match.group(1)) * RATE_UNITS_BIT[match.group(2)] * (8 if match.group(3) == "B" else 1)
+    )
     return f"{round(bits)}bit"
 
 
@@ -101,10 +118,19 @@ def parse_mtu(word: str) -> str:
     return word
 
 
-def devices() -> List[str]:
+# Verb -> argument of netem, and what reads its value.
+SHAPERS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "loss": ("loss", parse_percent),
+    "delay": ("delay", parse_delay),
+    "rate": ("rate", parse_rate),
+    "cap": ("rate", parse_rate),  # The software fabric's word.
+}
+
+
+def devices() -> list[str]:
     """RDMA devices of this guest that are plugged into a switch."""
     names = sorted(os.listdir(RDMA_DIR)) if os.path.isdir(RDMA_DIR) else []
-    return [name for name in names if os.path.exists(f"/sys/class/net/p{name[2:]}")]
+    return [name for name in names if os.path.exists(f"{NET_DIR}/p{name[2:]}")]
 
 
 def run(*argv: str) -> str:
@@ -113,6 +139,17 @@ def run(*argv: str) -> str:
     if done.returncode:
         raise LinkError(f"{' '.join(argv)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def read(path: str) -> str:
+    """The content of a small file, without the line's end."""
+    with open(path, encoding="ascii") as file:
+        return file.read().rstrip("\n")
+
+
+def is_up(netdev: str) -> bool:
+    """Administratively up."""
+    return bool(int(read(f"{NET_DIR}/{netdev}/flags"), 16) & IFF_UP)
 
 
 class Nic:
@@ -125,11 +162,11 @@ class Nic:
         self.netdev = device[2:]
         self.port = "p" + self.netdev
 
-    def faults(self) -> Dict[str, Faults]:
+    def faults(self) -> dict[str, Faults]:
         """What is in force in each direction."""
         try:
             with open(f"{STATE_DIR}/{self.netdev}", encoding="ascii") as file:
-                state: Dict[str, Faults] = json.load(file)
+                state: dict[str, Faults] = json.load(file)
                 return state
         except FileNotFoundError:
             return {direction: {} for direction in DIRECTIONS}
@@ -149,14 +186,14 @@ class Nic:
             self._put_netem(direction, {})
         self._save({direction: {} for direction in DIRECTIONS})
 
-    def _save(self, state: Dict[str, Faults]) -> None:
+    def _save(self, state: dict[str, Faults]) -> None:
         os.makedirs(STATE_DIR, exist_ok=True)
         with open(f"{STATE_DIR}/{self.netdev}", "w", encoding="ascii") as file:
             json.dump(state, file)
 
     def _put_netem(self, direction: str, faults: Faults) -> None:
         netdev = self.netdev if direction == "tx" else self.port
-        words: List[str] = []
+        words: list[str] = []
         for name, value in faults.items():
             if name == "blackhole":
                 continue
@@ -165,7 +202,18 @@ class Nic:
         if "blackhole" in faults and "loss" not in faults:
             words += ["loss", "100%"]
         if words:
-            run("tc", "qdisc", "replace", "dev", netdev, "root", "netem", "limit", str(QUEUE_PACKETS), *words)
+            run(
+                "tc",
+                "qdisc",
+                "replace",
+                "dev",
+                netdev,
+                "root",
+                "netem",
+                "limit",
+                str(QUEUE_PACKETS),
+                *words,
+            )
         elif "netem" in run("tc", "qdisc", "show", "dev", netdev, "root"):
             run("tc", "qdisc", "del", "dev", netdev, "root")
 
@@ -179,66 +227,64 @@ class Nic:
         """Sets the NIC's MTU; the switch keeps its own."""
         run("ip", "link", "set", self.netdev, "mtu", mtu)
 
-    def show(self) -> Dict[str, Any]:
+    def show(self) -> dict[str, Any]:
         """The NIC's state, for people and tests."""
-        link = json.loads(run("ip", "-json", "address", "show", "dev", self.netdev))[0]
-        port = json.loads(run("ip", "-json", "link", "show", "dev", self.port))[0]
-        ib_port = f"{RDMA_DIR}/{self.device}/ports/1"
+        lines = run("ip", "-oneline", "-4", "address", "show", "dev", self.netdev).splitlines()
         gids = {}
         for index in range(GID_ENTRIES):
-            with open(f"{ib_port}/gids/{index}", encoding="ascii") as file:
-                gid = file.read().strip()
+            gid = read(f"{RDMA_DIR}/{self.device}/ports/1/gids/{index}")
             if gid.strip("0:"):
                 gids[str(index)] = gid
-        with open(f"{ib_port}/state", encoding="ascii") as file:
-            state = file.read().split()[1]
         return {
             "device": self.device,
-            "port": state,
-            "cable": "in" if "UP" in port["flags"] else "out",
-            "up": "UP" in link["flags"],
-            "mtu": link["mtu"],
-            "addresses": [f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"] if a["family"] == "inet"],
+            "port": read(f"{RDMA_DIR}/{self.device}/ports/1/state").split()[1],
+            "cable": "in" if is_up(self.port) else "out",
+            "up": is_up(self.netdev),
+            "mtu": int(read(f"{NET_DIR}/{self.netdev}/mtu")),
+            "addresses": [line.split()[3] for line in lines],  # number, device, "inet", address
             "gids": gids,
             "faults": self.faults(),
         }
 
 
-def split_direction(words: Sequence[str]) -> Tuple[Sequence[str], Sequence[str]]:
-    """Takes a trailing tx or rx off."""
-    if words and words[-1] in DIRECTIONS:
-        return words[:-1], words[-1:]
-    return words, DIRECTIONS
-
-
 def change(nic: Nic, verb: str, arguments: Sequence[str]) -> None:
     """Carries out `verb` with its arguments."""
-    values, directions = split_direction(arguments)
-    shapers = {"loss": parse_percent, "delay": parse_delay, "rate": parse_rate}
-    if verb == "cable" and tuple(arguments) in (("out",), ("in",)):
-        run("ip", "link", "set", nic.port, "down" if arguments[0] == "out" else "up")
-    elif verb in ("down", "up") and not arguments:
+    directions = [word for word in arguments if word in DIRECTIONS]
+    values = [word for word in arguments if word not in DIRECTIONS]
+    hit = directions or DIRECTIONS
+    if verb in SHAPERS and len(values) == 1:
+        name, parse = SHAPERS[verb]
+        nic.set_fault(name, parse(values[0]), hit)
+    elif verb == "blackhole" and values in ([], ["off"]):
+        nic.set_fault("blackhole", "" if values else "on", hit)
+    elif directions:
+        raise _not_understood(nic, verb, arguments)
+    elif verb == "cable" and values in (["out"], ["in"]):
+        run("ip", "link", "set", nic.port, "down" if values == ["out"] else "up")
+    elif verb in ("down", "up") and not values:
         run("ip", "link", "set", nic.netdev, verb)
-    elif verb == "blackhole" and not values:
-        nic.set_fault("blackhole", "on", directions)
-    elif verb == "blackhole" and list(values) == ["off"]:
-        nic.set_fault("blackhole", "", directions)
-    elif verb in shapers and len(values) == 1:
-        nic.set_fault(verb, shapers[verb](values[0]), directions)
-    elif verb == "address" and len(arguments) == 1:
-        nic.set_address(parse_address(arguments[0]))
-    elif verb == "mtu" and len(arguments) == 1:
-        nic.set_mtu(parse_mtu(arguments[0]))
-    elif verb == "clear" and not arguments:
+    elif verb == "address" and len(values) == 1:
+        nic.set_address(parse_address(values[0]))
+    elif verb == "mtu" and len(values) == 1:
+        nic.set_mtu(parse_mtu(values[0]))
+    elif verb == "clear" and not values:
         nic.clear_faults()
         run("ip", "link", "set", nic.port, "up")
         run("ip", "link", "set", nic.netdev, "up")
     else:
-        said = " ".join([verb, *arguments])
-        raise LinkError(f"{nic.device}: {said!r} is not understood (verbs: {VERBS})\n{USAGE}")
+        raise _not_understood(nic, verb, arguments)
 
 
-def as_text(states: Sequence[Dict[str, Any]]) -> str:
+def _not_understood(nic: Nic, verb: str, arguments: Sequence[str]) -> LinkError:
+    said = " ".join([verb, *arguments])
+    if verb not in VERBS:
+        said = verb
+    return LinkError(
+        f"{nic.device}: {said!r} is not understood (verbs: {', '.join(VERBS)})\n{USAGE}"
+    )
+
+
+def as_text(states: Sequence[dict[str, Any]]) -> str:
     """A line for each NIC."""
     lines = []
     for state in states:
@@ -269,7 +315,7 @@ def apply(words: Sequence[str]) -> str:
             raise LinkError(f"show {words[1]!r}: only --json is allowed\n{USAGE}")
         return as_text(states)
     if len(words) < 2:
-        raise LinkError(f"{words[0]}: a verb is missing (verbs: {VERBS})\n{USAGE}")
+        raise LinkError(f"{words[0]}: a verb is missing (verbs: {', '.join(VERBS)})\n{USAGE}")
     change(Nic(words[0]), words[1], words[2:])
     return ""
 
