@@ -1,4 +1,4 @@
-"""Guests with the Linux kernel's software RDMA: see guest.py, two_hosts.py, docs/kernel-fabric.md."""
+"""Guests with the Linux kernel's software RDMA: see guest.py and docs/kernel-fabric.md."""
 
 from railhop.testing.uml.channel import GuestError
 from railhop.testing.uml.guest import Completed, Guest, GuestProcess, Link, LinkState

@@ -1,7 +1,8 @@
-"""The host's end of the line to a guest's agent: orders, answers and exit events as lines of JSON."""
+"""The host's end of the line to a guest's agent: orders, answers, exit events as lines of JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -10,7 +11,7 @@ from typing import Any, Callable, Optional
 
 
 class GuestError(Exception):
-    """A guest did not boot, ended too early, or refused an order. The text has the console's end."""
+    """A guest did not boot or ended too early. The text has the end of its console."""
 
 
 class Channel:
@@ -78,10 +79,8 @@ class Channel:
 
     def close(self) -> None:
         """Ends the line. The guest's agent powers off when it sees that."""
-        try:
+        with contextlib.suppress(OSError):  # The guest may have been faster.
             self._line.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # The guest was faster.
         self._reader.join()
         self._line.close()
 

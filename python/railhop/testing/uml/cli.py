@@ -19,17 +19,18 @@ from railhop.testing.uml.two_hosts import TwoHosts
 DESCRIPTION = """\
 Linux guests (User-mode Linux) with software RDMA devices, on any machine and without privileges.
 
-  tools/uml build                 builds the kernel once (minutes), checks that it boots, prints its path
-  tools/uml run -- CMD ARG...     runs a command in a guest
+  tools/uml build               builds the kernel once (minutes), checks it, prints its path
+  tools/uml run -- CMD ARG...   runs a command in a guest
 """
 EPILOG = """\
-In the guest: devices rxa0.. (rank A) and rxb0.. (rank B), a rail for each number; with --two-hosts the
-command runs on both hosts, told which by RAILHOP_HOST (a or b), with RAILHOP_OOB_ADDRESS and
-RAILHOP_OOB_PEER for sockets. The host's files are visible read-only; $RAILHOP_SCRATCH is writable and
-shared with the host. `railhop-link` puts faults in (`railhop-link --help`).
+In the guest: devices rxa0.. (rank A) and rxb0.. (rank B), a rail for each number. With --two-hosts
+the command runs on both hosts; RAILHOP_HOST (a or b) says which one, and RAILHOP_OOB_ADDRESS and
+RAILHOP_OOB_PEER are for sockets. The host's files are visible read-only; $RAILHOP_SCRATCH is
+writable and shared with the host. `railhop-link` puts faults in (`railhop-link --help`).
 
-exit status: the command's (128 + n for signal n; with --two-hosts the first that is not 0), 124 after a
-timeout, 125 if the guest does not work, 2 for wrong arguments. docs/kernel-fabric.md says more.
+exit status: the command's (128 + n for signal n; with --two-hosts the first that is not 0), 124
+after a timeout, 125 if the guest does not work, 127 if the command cannot be started, 2 for wrong
+arguments. docs/kernel-fabric.md says more.
 """
 STATUS_TIMEOUT = 124  # As timeout(1) has it.
 STATUS_GUEST_FAILED = 125
@@ -65,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument(
-        "-n", "--rails", type=_number(0, 32), default=2, help="number of rails (default 2)"
+        "-n", "--rails", type=_Number(0, 32), default=2, help="number of rails (default 2)"
     )
     run.add_argument(
         "-t",
@@ -78,13 +79,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     run.add_argument(
         "-m",
         "--memory",
-        type=_number(64, 16384),
+        type=_Number(64, 16384),
         default=512,
         metavar="MB",
         help="of a guest (512)",
     )
     run.add_argument(
-        "--mtu", type=_number(256, 9000), default=MTU_DEFAULT, help=f"of NICs ({MTU_DEFAULT})"
+        "--mtu", type=_Number(256, 9000), default=MTU_DEFAULT, help=f"of NICs ({MTU_DEFAULT})"
     )
     run.add_argument(
         "--two-hosts", action="store_true", help="two guests: A's devices in one, B's in the other"
@@ -106,7 +107,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-class _number:
+class _Number:
     """An argparse type: a whole number within a range."""
 
     def __init__(self, low: int, high: int) -> None:
@@ -134,7 +135,7 @@ class _Copier:
     """Copies to a stream what a file grows by."""
 
     def __init__(self, source: Path, sink: BinaryIO, prefix: bytes) -> None:
-        self._source = open(source, "rb")
+        self._source = open(source, "rb")  # noqa: SIM115 (closed by the last copy)
         self._sink = sink
         self._prefix = prefix
         self._rest = b""

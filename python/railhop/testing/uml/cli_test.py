@@ -67,7 +67,7 @@ def test_run_of_a_missing_program_is_127() -> None:
 
 def test_a_terminated_run_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    words = [UML, "run", "-n", "0", "--", "sh", "-c", "echo begun; sleep 1000"]
+    words = [str(UML), "run", "-n", "0", "--", "sh", "-c", "echo begun; sleep 1000"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "begun\n"

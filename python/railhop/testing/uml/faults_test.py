@@ -39,12 +39,13 @@ def received_bytes(guest: Guest, netdev: str) -> int:
     return int(guest.read(f"/sys/class/net/{netdev}/statistics/rx_bytes"))
 
 
-def wait_traffic(guest: Guest, netdev: str, megabytes: float = 2) -> None:
-    """Waits until a network device has received so much more: data arrives."""
-    goal = received_bytes(guest, netdev) + megabytes * 1e6
+def wait_traffic(guest: Guest, netdev: str, sender: GuestProcess) -> None:
+    """Waits until a network device has received 2 MB more: the sender's data arrives."""
+    goal = received_bytes(guest, netdev) + 2_000_000
     deadline = time.monotonic() + WAIT_S
     while received_bytes(guest, netdev) < goal:
-        assert time.monotonic() < deadline, f"no traffic arrives at {netdev}"
+        assert sender.poll() is None, sender.output()
+        assert time.monotonic() < deadline, f"nothing arrives at {netdev}: {sender.output()}"
         time.sleep(0.02)
 
 
@@ -70,7 +71,7 @@ def start_writes(guest: Guest) -> tuple[GuestProcess, GuestProcess]:
     server = guest.start(f"ib_write_bw -d rxa0 {words}")
     guest.wait_listening(PERFTEST_PORT)
     client = guest.start(f"ib_write_bw -d rxb0 {words} 127.0.0.1")
-    wait_traffic(guest, "a0")
+    wait_traffic(guest, "a0", client)
     return server, client
 
 
@@ -82,7 +83,7 @@ def start_cm_writes(hosts: TwoHosts, retry_count: int) -> tuple[GuestProcess, Gu
     while "LISTEN" not in hosts.a.run("rdma resource show cm_id").output:
         assert time.monotonic() < deadline, server.output()
     client = hosts.b.start(f"ib_write_bw -d rxb0 {words} 10.0.0.1")
-    wait_traffic(hosts.a, "a0")
+    wait_traffic(hosts.a, "a0", client)
     return server, client
 
 
@@ -102,7 +103,7 @@ def test_a_cable_pulled_and_put_back_under_writes_is_survived(guest: Guest, pull
     assert client.poll() is None
     guest.link(pulled).cable_in()
     guest.link(pulled).wait_port("ACTIVE")
-    wait_traffic(guest, "a0")
+    wait_traffic(guest, "a0", client)
     finish(client, server)
 
 
@@ -117,7 +118,7 @@ def test_a_black_hole_is_silent_and_ends(guest: Guest, direction: str | None) ->
     assert guest.link("rxa0").port_state() == "ACTIVE"
     assert client.poll() is None
     link.blackhole_off(direction)
-    wait_traffic(guest, "a0")
+    wait_traffic(guest, "a0", client)
     finish(client, server)
 
 
@@ -246,7 +247,7 @@ def test_a_cable_back_before_the_retries_end_is_survived() -> None:
         hosts.link("rxb0").cable_out()
         hosts.link("rxb0").wait_port("DOWN")
         hosts.link("rxb0").cable_in()
-        wait_traffic(hosts.a, "a0")
+        wait_traffic(hosts.a, "a0", client)
         finish(client, server)
 
 

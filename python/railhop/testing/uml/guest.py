@@ -36,6 +36,7 @@ from railhop.testing.uml.machine import Machine
 BOOT_TIMEOUT_S = 120.0  # A second on an idle machine; this is for one that is not idle.
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
+OUTPUT_TAIL_CHARS = 3000  # In messages.
 MTU_DEFAULT = 4500  # rxe then has an active MTU of 4096; 1500 gives 1024.
 
 Command = Union[str, Sequence[str]]
@@ -183,7 +184,7 @@ class GuestProcess:
         status = self._channel.exit_status(self._start, timeout_s)
         if status is None:
             raise TimeoutError(
-                f"{self.command!r} still runs after {timeout_s:g} s; it printed:\n{self.output()[-3000:]}"
+                f"{self.command!r} still runs after {timeout_s:g} s{self._printed()}"
             )
         return status
 
@@ -200,14 +201,15 @@ class GuestProcess:
                 return match
             if ended or time.monotonic() > deadline:
                 why = "ended" if ended else f"ran {timeout_s:g} s"
-                raise TimeoutError(
-                    f"{self.command!r} {why} without {pattern!r}; it printed:\n{self.output()[-3000:]}"
-                )
+                raise TimeoutError(f"{self.command!r} {why} without {pattern!r}{self._printed()}")
             time.sleep(POLL_S)
 
     def output(self) -> str:
         """What the program has printed so far, errors too unless they have a file of their own."""
         return self.stdout.read_text(encoding="utf-8", errors="replace")
+
+    def _printed(self) -> str:
+        return f"; it printed:\n{self.output()[-OUTPUT_TAIL_CHARS:]}"
 
     def signal(self, number: int) -> None:
         """Signals the program and its children; nothing happens if it has ended."""
@@ -235,7 +237,7 @@ class Guest:
     scratch: an existing folder to share with the guest; None makes one that is deleted at the end.
     boot: False returns before the guest is up; `wait_ready()` then waits.
 
-    Raises KernelMissingError, or GuestError with the end of the console if the guest does not come up.
+    Raises KernelMissingError; GuestError with the end of the console if it does not come up.
     """
 
     def __init__(
@@ -355,7 +357,7 @@ class Guest:
     def wait_listening(self, tcp_port: int, timeout_s: float = 30) -> None:
         """Waits until a program of the guest listens on a TCP port; raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
-        # Source: proc(5) on /proc/net/tcp: number, local address:port (hex), remote, state; 0A listens.
+        # Source: proc(5) on /proc/net/tcp: number, local address:port, remote, state (0A: listens).
         listens = re.compile(rf"^ *\d+: [0-9A-F]+:{tcp_port:04X} \S+ 0A ", re.MULTILINE)
         while not any(listens.search(self.read(f"/proc/net/{table}")) for table in ("tcp", "tcp6")):
             if time.monotonic() > deadline:

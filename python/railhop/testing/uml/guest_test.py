@@ -111,7 +111,7 @@ def test_wait_output_ends_with_the_program(guest: Guest) -> None:
 
 def test_console_noise_does_not_disturb(guest: Guest) -> None:
     noise = guest.start(
-        "for i in $(seq 200); do echo '{\"event\": \"exit\", \"id\": 1}'; done >/dev/console"
+        'for i in $(seq 200); do echo \'{"event": "exit", "id": 1}\'; done >/dev/console'
     )
     assert guest.run("exit 5").status == 5
     assert noise.wait() == 0
@@ -123,7 +123,7 @@ def test_large_output_arrives_whole(guest: Guest) -> None:
 
 
 def test_unknown_device_names_the_known_ones(guest: Guest) -> None:
-    with pytest.raises(ValueError, match="rxa9.*rxa0, rxb0, rxa1, rxb1"):
+    with pytest.raises(ValueError, match=r"rxa9: .*rxa0, rxb0, rxa1, rxb1"):
         guest.link("rxa9")
 
 
@@ -147,7 +147,9 @@ print(guest.process_group, guest.scratch, flush=True)
 guest.start("while :; do :; done")
 time.sleep(1000)
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as host:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as host:
         assert host.stdout is not None
         words = host.stdout.readline().split()
         group, scratch = int(words[0]), Path(words[1])

@@ -27,7 +27,7 @@ KEY_LENGTH = 16
 
 
 class KernelMissingError(Exception):
-    """There is no kernel for this checkout, or it cannot be built here. The text says what to do."""
+    """No kernel for this checkout, or it cannot be built here. The text says what to do."""
 
 
 def cache_dir() -> Path:
@@ -123,7 +123,7 @@ def build(check_boot: Callable[[Path], None]) -> Path:
     cache = cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
     entry = cache / entry_key(version, recipe)
-    with _lock(cache / "lock"):
+    with _Lock(cache / "lock"):
         kernel = _intact_kernel(entry)
         if kernel:
             os.utime(kernel)
@@ -171,11 +171,11 @@ def _build_entry(
     return entry / "linux"
 
 
-class _lock:
+class _Lock:
     """Holds an exclusive lock on a file; says so when it has to wait."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "a", encoding="utf-8")
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed at exit)
 
     def __enter__(self) -> None:
         try:

@@ -4,8 +4,9 @@ Each order and each answer is one line of JSON. The line carries nothing else: w
 kernel print goes to files and to the console, so noise there cannot be taken for an answer.
 
 Orders (all have "id", which the answer repeats; an answer has "ok", and "error" where it is false):
-  start   argv, cwd, env, stdout, stderr: starts a program in a session of its own. Later, when it
-          has ended, {"event": "exit", "id": ..., "status": ...} follows.
+  start   argv, cwd, env, stdout, stderr (files, maybe one and the same): starts a program in a
+          session of its own. When it has ended, {"event": "exit", "id": ..., "status": ...}
+          follows.
   signal  start, signal: signals the whole process group of that start.
   link    words: a line of the fault grammar (link.py). The answer has "text".
   read    path: the answer has the file's "text".
@@ -16,6 +17,7 @@ The line is hung up when the host's process ends, whatever way it ends: then the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -36,7 +38,7 @@ REBOOT_POWER_OFF = 0x4321FEDC  # Source: reboot(2), LINUX_REBOOT_CMD_POWER_OFF.
 
 def power_off() -> NoReturn:
     """Ends the guest. The host sees its process exit."""
-    import ctypes  # Takes 100 ms here, and only the end needs it.
+    import ctypes  # noqa: PLC0415 (takes 100 ms here, and only the end needs it)
 
     os.sync()
     ctypes.CDLL(None).reboot(REBOOT_POWER_OFF)
@@ -59,22 +61,20 @@ class Agent:
 
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Starts a program; its output goes to files that the host reads."""
-        with open(order["stdout"], "ab", buffering=0) as stdout:
-            same = order["stderr"] in (None, order["stdout"])
-            stderr = stdout if same else open(order["stderr"], "ab", buffering=0)
-            try:
-                process = subprocess.Popen(
-                    order["argv"],
-                    cwd=order["cwd"],
-                    env={**os.environ, **order["env"]},
-                    stdin=subprocess.DEVNULL,
-                    stdout=stdout,
-                    stderr=stderr,
-                    start_new_session=True,
-                )
-            finally:
-                if not same:
-                    stderr.close()
+        with contextlib.ExitStack() as files:
+            stdout, stderr = (
+                files.enter_context(open(order[name], "ab", buffering=0))
+                for name in ("stdout", "stderr")
+            )
+            process = subprocess.Popen(
+                order["argv"],
+                cwd=order["cwd"],
+                env={**os.environ, **order["env"]},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
         process.returncode = 0  # Reaped by reap() below, not by Popen.
         self._running[process.pid] = order["id"]
         return {"pid": process.pid}
@@ -164,5 +164,6 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.stdout = sys.stderr = open("/dev/console", "w", buffering=1, encoding="utf-8")
-    main()
+    with open("/dev/console", "w", buffering=1, encoding="utf-8") as console:
+        sys.stdout = sys.stderr = console
+        main()

@@ -6,6 +6,7 @@
 # Few programs are run on purpose: each start costs 10 to 40 ms here.
 set -eu
 private=$(dirname "$0")
+# shellcheck source=/dev/null
 . "$private/guest.env"
 export PATH=/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/root LANG=C.UTF-8 TERM=dumb
@@ -75,5 +76,6 @@ fi
 echo "$ip_words" | ip -b -
 [ -z "$rdma_words" ] || printf %s "$rdma_words" | rdma -b -
 
+# shellcheck disable=SC3045 # dash and busybox have it
 ulimit -l unlimited
 exec "$PYTHON" -E -s -S "$GUEST_DIR/agent.py"
