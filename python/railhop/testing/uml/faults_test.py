@@ -76,14 +76,25 @@ def start_writes(guest: Guest) -> tuple[GuestProcess, GuestProcess]:
 
 
 def start_cm_writes(hosts: TwoHosts, retry_count: int) -> tuple[GuestProcess, GuestProcess]:
-    """The same between two hosts, with a retry count (perftest takes one only with rdma_cm)."""
+    """The same between two hosts, with a retry count (perftest takes one only with rdma_cm).
+
+    Connecting may fail at first, above all on a busy machine, so it is tried again.
+    """
     words = f"-R -F -x 1 --retry_count={retry_count} -n 8000 -s 65536"
-    server = hosts.a.start(f"ib_write_bw -d rxa0 {words}")
-    deadline = time.monotonic() + WAIT_S
-    while "LISTEN" not in hosts.a.run("rdma resource show cm_id").output:
-        assert time.monotonic() < deadline, server.output()
-    client = hosts.b.start(f"ib_write_bw -d rxb0 {words} 10.0.0.1")
-    wait_traffic(hosts.a, "a0", client)
+    for attempt in range(3):
+        server = hosts.a.start(f"ib_write_bw -d rxa0 {words}")
+        deadline = time.monotonic() + WAIT_S
+        while "LISTEN" not in hosts.a.run("rdma resource show cm_id").output:
+            assert time.monotonic() < deadline, server.output()
+        client = hosts.b.start(f"ib_write_bw -d rxb0 {words} 10.0.0.1")
+        try:
+            wait_traffic(hosts.a, "a0", client)
+            break
+        except AssertionError:
+            if attempt == 2:
+                raise
+            client.kill()
+            server.kill()
     return server, client
 
 

@@ -18,6 +18,7 @@ that poll without ever sleeping wait for each other's time slice.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -278,7 +279,7 @@ class Guest:
         self._channel = Channel(self._machine.line, self._machine.console_tail)
         self._environment = dict(environment or {})
         self._name = name
-        self._outputs = 0
+        self._starts = itertools.count(1)  # Safe to use from any thread.
         self._closed = False
         if boot:
             self.wait_ready()
@@ -307,19 +308,23 @@ class Guest:
         Raises ValueError if the program cannot be started.
         """
         argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
-        self._outputs += 1
-        out = stdout or self.scratch / f".{self._name}-output-{self._outputs}"
+        number = next(self._starts)
+        out = stdout or self.scratch / f".{self._name}-output-{number}"
         err = stderr or out
         for file in (out, err):
             file.touch()
-        answer = self._channel.order(
-            "start",
-            argv=argv,
-            env={**self._environment, **(env or {})},
-            cwd=str(cwd or os.getcwd()),
-            stdout=str(out),
-            stderr=str(err),
+        # An environment may be too long for the line to the agent (channel.py).
+        details = self.scratch / f".{self._name}-start-{number}"
+        environment = {**self._environment, **(env or {})}
+        details.write_text(
+            json.dumps({"argv": argv, "env": environment, "cwd": str(cwd or os.getcwd())})
         )
+        try:
+            answer = self._channel.order(
+                "start", details=str(details), stdout=str(out), stderr=str(err)
+            )
+        finally:
+            details.unlink(missing_ok=True)
         said = command if isinstance(command, str) else " ".join(command)
         return GuestProcess(self._channel, answer["id"], said, out, err)
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,26 @@ def test_output_environment_and_directory(guest: Guest, tmp_path: Path) -> None:
     assert done.output == f"hello in {tmp_path}\nerror\n"
 
 
+def test_a_large_environment_arrives_and_the_guest_goes_on(guest: Guest) -> None:
+    # More than the guest's terminal takes in at once.
+    assert guest.run("echo ${#WORD}", env={"WORD": "x" * 100_000}).output == "100000\n"
+    assert guest.run("exit 4").status == 4
+
+
+def test_orders_from_many_threads_all_arrive(guest: Guest) -> None:
+    statuses: dict[int, int] = {}
+
+    def run(number: int) -> None:
+        statuses[number] = guest.run(f"exit {number}").status
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == {number: number for number in range(40)}
+
+
 def test_a_missing_program_is_an_error(guest: Guest) -> None:
     with pytest.raises(ValueError, match="no-such-program"):
         guest.start(["no-such-program"])
@@ -86,11 +108,12 @@ def test_the_host_is_read_only_and_scratch_is_shared(guest: Guest) -> None:
     assert (guest.scratch / "from-guest").read_text() == "back\n"
 
 
-def test_tmp_shows_the_host_and_keeps_what_the_guest_writes(guest: Guest, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("seen")
-    done = guest.run(f"cat {tmp_path}/file; echo changed >{tmp_path}/file; cat {tmp_path}/file")
-    assert done.output == "seenchanged\n"
-    assert (tmp_path / "file").read_text() == "seen"
+def test_tmp_shows_the_host_and_keeps_what_the_guest_writes(guest: Guest) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="railhop-test-") as folder:
+        file = Path(folder) / "file"
+        file.write_text("seen")
+        assert guest.run(f"cat {file}; echo changed >{file}; cat {file}").output == "seenchanged\n"
+        assert file.read_text() == "seen"
 
 
 def test_avx512_is_kept_from_glibc(guest: Guest) -> None:

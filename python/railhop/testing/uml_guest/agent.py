@@ -4,9 +4,9 @@ Each order and each answer is one line of JSON. The line carries nothing else: w
 kernel print goes to files and to the console, so noise there cannot be taken for an answer.
 
 Orders (all have "id", which the answer repeats; an answer has "ok", and "error" where it is false):
-  start   argv, cwd, env, stdout, stderr (files, maybe one and the same): starts a program in a
-          session of its own. When it has ended, {"event": "exit", "id": ..., "status": ...}
-          follows.
+  start   details (a file with argv, cwd and env), stdout, stderr (files, maybe one and the same):
+          starts a program in a session of its own. When it has ended, the line
+          {"event": "exit", "id": ..., "status": ...} follows.
   signal  start, signal: signals the whole process group of that start.
   link    words: a line of the fault grammar (link.py). The answer has "text".
   read    path: the answer has the file's "text".
@@ -61,15 +61,17 @@ class Agent:
 
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Starts a program; its output goes to files that the host reads."""
+        with open(order["details"], encoding="utf-8") as file:
+            details = json.load(file)
         with contextlib.ExitStack() as files:
             stdout, stderr = (
                 files.enter_context(open(order[name], "ab", buffering=0))
                 for name in ("stdout", "stderr")
             )
             process = subprocess.Popen(
-                order["argv"],
-                cwd=order["cwd"],
-                env={**os.environ, **order["env"]},
+                details["argv"],
+                cwd=details["cwd"],
+                env={**os.environ, **details["env"]},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
