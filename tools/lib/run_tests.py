@@ -78,6 +78,33 @@ def run_pass(one: Pass, targets: list[str], options: list[str]) -> Report:
     return Report(one.name, found, time.monotonic() - start)
 
 
+def need_guests(targets: list[str]) -> bool:
+    """Whether tests with guests are among these targets."""
+    query = f"attr(tags, kernel, tests(set({' '.join(targets)})))"
+    try:
+        return bool(workspace.bazel_output("query", query).strip())
+    except subprocess.CalledProcessError:
+        return False  # The run itself will say what is wrong with them.
+
+
+def build_guest_kernel(targets: list[str]) -> tuple[list[str], list[Report]]:
+    """Bazel's options for tests with guests; a report if there is no kernel for them.
+
+    Built outside Bazel, which would build it again for every checkout: it takes minutes once.
+    """
+    if not need_guests(targets):
+        return [], []
+    workspace.say("guest kernel: tools/uml build")
+    start = time.monotonic()
+    done = subprocess.run(
+        [workspace.ROOT / "tools/uml", "build"], check=False, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode == 0:
+        return [f"--test_env=RAILHOP_UML_KERNEL={done.stdout.strip()}"], []
+    outcome = _failed("tools/uml build", "kernel", f"ended with status {done.returncode}")
+    return [], [Report("kernel", [outcome], time.monotonic() - start)]
+
+
 def run_check() -> Report:
     """Runs tools/dev/check; each of its checks is a test case."""
     workspace.say("check: format, lint, layers, clang")
@@ -168,7 +195,8 @@ def main() -> int:
     options: list[str] = []
     if workspace.in_ci():
         options.append("--nocache_test_results")
-    reports = [run_pass(PLAIN, args.targets, options)]
+    kernel_options, reports = build_guest_kernel(args.targets)
+    reports.append(run_pass(PLAIN, args.targets, [*options, *kernel_options]))
     if not args.quick:
         reports.append(run_check())
         reports.append(run_products())

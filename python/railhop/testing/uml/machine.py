@@ -73,7 +73,7 @@ class Machine:
                     stderr=subprocess.STDOUT,
                     pass_fds=[guest_line.fileno(), *pass_fds],
                     start_new_session=True,
-                    env=_environment(),
+                    env=_environment(memory_mb),
                     cwd="/",
                 )
         except BaseException:
@@ -161,10 +161,15 @@ def _new_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="railhop-uml-")).resolve()
 
 
-def _environment() -> dict[str, str]:
-    # The kernel keeps the guest's memory in a file that it unlinks at once. It looks for a place in
-    # TMPDIR first; a file system in memory is the fast one.
-    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+def _environment(memory_mb: int) -> dict[str, str]:
+    # The kernel keeps the guest's memory in a file that it unlinks at once, in TMPDIR. A file
+    # system in memory is the fast one, but a container's may be too small.
+    try:
+        shm = os.statvfs("/dev/shm")
+        fits = os.access("/dev/shm", os.W_OK) and shm.f_bavail * shm.f_frsize > memory_mb << 20
+    except OSError:
+        fits = False
+    place = "/dev/shm" if fits else tempfile.gettempdir()
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": place}
 
 
