@@ -44,7 +44,7 @@ bool ListFolder(int fd, std::vector<std::string>* names) {
 }
 
 // Puts entry `name` of the folder `from`, which is covered by now, into the new folder `to`.
-bool Bind(int from, const std::string& to, const std::string& name) {
+bool BindEntry(int from, const std::string& to, const std::string& name) {
   struct stat st;
   if (fstatat(from, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return false;
   const std::string target = to + "/" + name;
@@ -68,11 +68,11 @@ bool Bind(int from, const std::string& to, const std::string& name) {
 
 }  // namespace
 
-bool MountNamespace::Enter(std::string* error) {
+bool MountNamespace::Enter(Who who, std::string* error) {
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
   if (unshare(CLONE_NEWNS) != 0) {
-    if (errno != EPERM) return Fail("unshare", error);
+    if (errno != EPERM || who == Who::kRootOnly) return Fail("unshare", error);
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
       return Fail("this system gives no user namespace to ordinary users", error);
     }
@@ -119,12 +119,20 @@ bool MountNamespace::Cover(const std::string& path, const std::set<std::string>&
   }
   for (const std::string& name : names) {
     if (!good || without.count(name) != 0) continue;
-    good = Bind(from, path, name);
+    good = BindEntry(from, path, name);
     if (good) continue;
     Fail("cannot keep " + path + "/" + name, error);
   }
   close(from);
   return good;
+}
+
+bool MountNamespace::Bind(const std::string& from, const std::string& to, std::string* error) {
+  if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    return Fail("cannot show " + from + " at " + to, error);
+  }
+  covered_.push_back(to);
+  return true;
 }
 
 void MountNamespace::Undo() {

@@ -15,9 +15,10 @@ namespace railhop::fabric {
 
 class MountNamespace {
  public:
+  enum class Who { kAnybody, kRootOnly };  // kRootOnly: without a user namespace
   // Moves this process, which must have one thread, into a namespace of its own. False and *error
   // where the system refuses that.
-  bool Enter(std::string* error);
+  bool Enter(Who who, std::string* error);
   // Gives back the rights that Enter brought. Call it when all is mounted.
   bool DropRights(std::string* error);
 
@@ -25,6 +26,8 @@ class MountNamespace {
   // was in it before except the names in `without`. Parents are made so too where that is needed.
   bool MakeWritable(const std::string& path, const std::set<std::string>& without,
                     std::string* error);
+  // Shows the folder `from` at `to` as well.
+  bool Bind(const std::string& from, const std::string& to, std::string* error);
   // Takes all that was mounted away again. Call it before DropRights.
   void Undo();
 

@@ -15,9 +15,11 @@ namespace railhop::fabric {
 namespace {
 
 constexpr char kClass[] = "/sys/class";
-constexpr char kInfiniBand[] = "/sys/class/infiniband";
-constexpr char kVerbs[] = "/sys/class/infiniband_verbs";
-constexpr char kGone[] = "/sys/class/.removed";  // folders of removed devices
+constexpr char kInfiniBand[] = "/infiniband";
+constexpr char kVerbs[] = "/infiniband_verbs";
+constexpr char kRemoved[] = "/removed";                // folders of removed devices
+constexpr char kHosts[] = "/sys/class/.railhop";       // with a folder for each host
+constexpr char kFresh[] = "/sys/class/.railhop/.new";  // a file before it is in its place
 // Reading the speed of the loopback interface fails with EINVAL, as does reading an empty GID's
 // attributes.
 constexpr char kUnreadable[] = "/sys/class/net/lo/speed";
@@ -30,8 +32,8 @@ std::string Hex(uint32_t value, int digits) {
 
 bool MakeFolder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0; }
 
-std::string PortFolder(const std::string& device, size_t number) {
-  return std::string(kInfiniBand) + "/" + device + "/ports/" + std::to_string(number);
+std::string PortFolder(const std::string& device_folder, size_t number) {
+  return device_folder + "/ports/" + std::to_string(number);
 }
 
 // Counters under the names of Linux: what, folder, and how many bytes or packets make one unit.
@@ -75,7 +77,7 @@ Sysfs::Sysfs(const rdma::Topology& topology, uint32_t host) : topology_(topology
 std::unique_ptr<Sysfs> Sysfs::Enter(const rdma::Topology& topology, uint32_t host,
                                     std::string* error) {
   std::unique_ptr<Sysfs> sysfs(new Sysfs(topology, host));
-  if (!sysfs->mounts_.Enter(error)) return nullptr;
+  if (!sysfs->mounts_.Enter(MountNamespace::Who::kAnybody, error)) return nullptr;
   const bool built = sysfs->Build(error);
   if (!built) sysfs->mounts_.Undo();
   std::string drop_error;
@@ -86,18 +88,60 @@ std::unique_ptr<Sysfs> Sysfs::Enter(const rdma::Topology& topology, uint32_t hos
   return built ? std::move(sysfs) : nullptr;
 }
 
+bool Sysfs::ShowHost(const std::string& host, std::string* error) {
+  MountNamespace mounts;
+  if (!mounts.Enter(MountNamespace::Who::kRootOnly, error)) return false;
+  for (const char* part : {kInfiniBand, kVerbs}) {
+    if (!mounts.Bind(std::string(kHosts) + "/" + host + part, std::string(kClass) + part, error)) {
+      mounts.Undo();
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string Sysfs::HostFolder(uint32_t host) const {
+  return std::string(kHosts) + "/" + topology_.hosts[host];
+}
+
+std::string Sysfs::DeviceFolder(uint32_t host, const std::string& device) const {
+  return HostFolder(host) + kInfiniBand + "/" + device;
+}
+
 bool Sysfs::Build(std::string* error) {
   const std::set<std::string> replaced = {"infiniband", "infiniband_verbs", "infiniband_mad",
-                                          ".removed"};
+                                          ".railhop"};
   if (!mounts_.MakeWritable(kClass, replaced, error)) return false;
-  if (!MakeFolder(kInfiniBand) || !MakeFolder(kVerbs) || !MakeFolder(kGone)) {
-    *error = std::string("cannot make ") + kInfiniBand + ": " + std::strerror(errno);
+  if (!MakeFolder(kHosts)) {
+    *error = std::string("cannot make ") + kHosts + ": " + std::strerror(errno);
     return false;
   }
-  Write(std::string(kVerbs) + "/abi_version", "6\n");
+  // The host that is shown comes first: where two hosts have the same PCI place, it is as this one
+  // has it.
+  const int hosts = static_cast<int>(topology_.hosts.size());
+  for (int i = 0; i < hosts; ++i) {
+    if (!MakeHost((static_cast<int>(host_) + i) % hosts, error)) return false;
+  }
+  for (const char* part : {kInfiniBand, kVerbs}) {
+    const std::string shown = std::string(kClass) + part;
+    MakeFolder(shown);
+    if (!mounts_.Bind(HostFolder(host_) + part, shown, error)) return false;
+  }
+  return true;
+}
+
+bool Sysfs::MakeHost(int host, std::string* error) {
+  const std::string folder = HostFolder(static_cast<uint32_t>(host));
+  bool good = MakeFolder(folder);
+  for (const char* part : {kInfiniBand, kVerbs, kRemoved}) good = good && MakeFolder(folder + part);
+  if (!good) {
+    *error = "cannot make " + folder + ": " + std::strerror(errno);
+    return false;
+  }
+  Write(folder + kVerbs + "/abi_version", "6\n");
   int number = 0;
   for (const rdma::TopologyDevice& device : topology_.devices) {
-    if (device.host != static_cast<int>(host_)) continue;
+    if (device.host != host) continue;
     std::string place;
     if (!MakePciPlace(device, &place, error) || !MakeDevice(device, number++, place, error)) {
       return false;
@@ -128,17 +172,18 @@ bool Sysfs::MakePciPlace(const rdma::TopologyDevice& device, std::string* place,
 
 bool Sysfs::MakeDevice(const rdma::TopologyDevice& device, int number, const std::string& place,
                        std::string* error) {
-  const std::string folder = std::string(kInfiniBand) + "/" + device.name;
-  const std::string verbs = std::string(kVerbs) + "/uverbs" + std::to_string(number);
+  const auto host = static_cast<uint32_t>(device.host);
+  const std::string folder = DeviceFolder(host, device.name);
+  const std::string verbs = HostFolder(host) + kVerbs + "/uverbs" + std::to_string(number);
   bool good = MakeFolder(folder) && MakeFolder(folder + "/ports") && MakeFolder(verbs);
   for (size_t p = 1; p <= device.ports.size(); ++p) {
-    const std::string port = PortFolder(device.name, p);
+    const std::string port = PortFolder(folder, p);
     for (const char* sub : {"", "/gids", "/gid_attrs", "/gid_attrs/types", "/gid_attrs/ndevs",
                             "/pkeys", "/counters", "/hw_counters"}) {
       good = good && MakeFolder(port + sub);
     }
   }
-  // Three levels up from a folder's own link is /sys.
+  // From where it is shown, /sys/class/infiniband/DEVICE, three levels up is /sys.
   const std::string link = "../../.." + place.substr(std::strlen("/sys"));
   good = good && symlink(link.c_str(), (folder + "/device").c_str()) == 0 &&
          symlink(link.c_str(), (verbs + "/device").c_str()) == 0;
@@ -157,25 +202,24 @@ bool Sysfs::MakeDevice(const rdma::TopologyDevice& device, int number, const std
   Write(verbs + "/ibdev", device.name + "\n");
   Write(verbs + "/abi_version", "1\n");
   Write(verbs + "/dev", "231:" + std::to_string(192 + number) + "\n");
-  present_[device.name] = true;
+  present_[folder] = true;
   return true;
 }
 
 void Sysfs::UpdateState(const DirectoryHandle& directory) {
   for (uint32_t d = 0; d < directory.dir().device_count; ++d) {
     const DeviceEntry& device = directory.dir().devices[d];
-    if (device.host != host_) continue;
     const bool here = device.removed.load(std::memory_order_acquire) == 0;
-    const std::string place = std::string(kInfiniBand) + "/" + device.name;
-    const std::string gone = std::string(kGone) + "/" + device.name;
-    bool& present = present_[device.name];
+    const std::string place = DeviceFolder(device.host, device.name);
+    const std::string gone = HostFolder(device.host) + kRemoved + "/" + device.name;
+    bool& present = present_[place];
     if (here != present) {
       std::rename((here ? gone : place).c_str(), (here ? place : gone).c_str());
       present = here;
     }
     if (!here) continue;
     for (uint32_t p = 1; p <= device.port_count; ++p) {
-      UpdatePort(PortFolder(device.name, p), device.ports[p - 1]);
+      UpdatePort(PortFolder(place, p), device.ports[p - 1]);
     }
   }
 }
@@ -219,7 +263,8 @@ void Sysfs::UpdatePort(const std::string& folder, const PortEntry& port) {
 void Sysfs::UpdateCounters(const DirectoryHandle& directory) {
   for (uint32_t d = 0; d < directory.dir().device_count; ++d) {
     const DeviceEntry& device = directory.dir().devices[d];
-    if (device.host != host_ || !present_[device.name]) continue;
+    const std::string folder = DeviceFolder(device.host, device.name);
+    if (!present_[folder]) continue;
     for (uint32_t p = 1; p <= device.port_count; ++p) {
       const auto counters = PortCounters(device.ports[p - 1]);
       for (const CounterFile& file : kCounterFiles) {
@@ -227,7 +272,7 @@ void Sysfs::UpdateCounters(const DirectoryHandle& directory) {
         for (const auto& [name, count] : counters) {
           if (std::strcmp(name, file.counter) == 0) value = count / file.unit;
         }
-        Write(PortFolder(device.name, p) + "/" + file.path, std::to_string(value) + "\n");
+        Write(PortFolder(folder, p) + "/" + file.path, std::to_string(value) + "\n");
       }
     }
   }
@@ -241,11 +286,8 @@ void Sysfs::Replace(const std::string& path, const std::string& value, bool link
   std::string& written = written_[path];
   const std::string wanted = (link ? "l" : "f") + value;
   if (written == wanted) return;
-  const std::string fresh = std::string(kGone) + "/.new";
-  // The new file is made in another folder, so that a listing never shows it. Under /sys/devices it
-  // is made in place.
-  const bool in_class = path.rfind(kClass, 0) == 0;
-  const std::string made = in_class && !written.empty() ? fresh : path;
+  // A file that replaces another is made elsewhere, so that a listing never shows it.
+  const std::string made = written.empty() ? path : kFresh;
   if (link) {
     if (symlink(value.c_str(), made.c_str()) != 0) return;
   } else {

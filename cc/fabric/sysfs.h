@@ -27,6 +27,10 @@ class Sysfs {
   static std::unique_ptr<Sysfs> Enter(const rdma::Topology& topology, uint32_t host,
                                       std::string* error);
 
+  // Shows this process, which must have one thread and be inside what Enter made, the devices of
+  // another host. Only root can. False and *error where the system refuses.
+  static bool ShowHost(const std::string& host, std::string* error);
+
   // Brings files up to date with the directory that was made of the same topology: states and
   // addresses (at once when they change), counters (now and then).
   void UpdateState(const DirectoryHandle& directory);
@@ -36,9 +40,13 @@ class Sysfs {
   Sysfs(const rdma::Topology& topology, uint32_t host);
 
   bool Build(std::string* error);
+  bool MakeHost(int host, std::string* error);
   bool MakePciPlace(const rdma::TopologyDevice& device, std::string* place, std::string* error);
   bool MakeDevice(const rdma::TopologyDevice& device, int number, const std::string& place,
                   std::string* error);
+  // Where the files of a host are: "/sys/class/.railhop/alpha".
+  std::string HostFolder(uint32_t host) const;
+  std::string DeviceFolder(uint32_t host, const std::string& device) const;
   void UpdatePort(const std::string& folder, const PortEntry& port);
   // Makes a file say `text`, or a link to what cannot be read; does nothing if it does already.
   void Write(const std::string& path, const std::string& text);
@@ -49,7 +57,7 @@ class Sysfs {
   const uint32_t host_;
   MountNamespace mounts_;
   std::map<std::string, std::string> written_;  // path -> what it says
-  std::map<std::string, bool> present_;         // device -> its folder is in its place
+  std::map<std::string, bool> present_;         // a device's folder -> it is in its place
 };
 
 }  // namespace railhop::fabric

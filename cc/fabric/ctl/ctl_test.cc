@@ -179,7 +179,7 @@ TEST_F(Ctl, CommandLine_Mistakes_NameTheWordAndWhatIsAllowed) {
   EXPECT_EQ(Shell("$R").status, 2);
   EXPECT_EQ(Shell("$R help").status, 0);
   EXPECT_EQ(Line("$R runn"),
-            "railhop-fabric: runn: no such command; allowed: run, fault, show, log, list, "
+            "railhop-fabric: runn: no such command; allowed: run, on, fault, show, log, list, "
             "topology, help");
   EXPECT_NE(
       Line("$R run --what -- true").find("--what: no such option of run; allowed: --topology"),
@@ -302,6 +302,32 @@ TEST_F(Ctl, Sysfs_FabricInAFabric) {
   EXPECT_EQ(
       Line(AsUser("$R run --") + " $R run --topology two-hosts-4nic -- ls /sys/class/infiniband"),
       "mlx5_0\nmlx5_1\nmlx5_2\nmlx5_3");
+}
+
+TEST_F(Ctl, On_ShowsTheOtherHost) {
+  const std::string gid = "cat /sys/class/infiniband/mlx5_0/ports/1/gids/3";
+  const std::string alpha = "0000:0000:0000:0000:0000:ffff:0a00:0101";
+  const std::string beta = "0000:0000:0000:0000:0000:ffff:0a00:0201";
+  const std::string run = "$R run --topology two-hosts-4nic -- sh -c '" + gid + "; ";
+  if (geteuid() == 0) {
+    EXPECT_EQ(Line(run + "$R on beta -- " + gid + "; " + gid + "; $R on beta " + gid + "'"),
+              alpha + "\n" + beta + "\n" + alpha + "\n" + beta);
+    EXPECT_EQ(
+        Line(
+            "$R run --topology two-hosts-4nic -- $R on beta -- sh -c '$R fault mlx5_0 down; cd "
+            "/sys/class/infiniband/mlx5_0/ports/1; for i in $(seq 100); do grep -q DOWN state && "
+            "break; sleep 0.1; done; cat state; echo $RAILHOP_FABRIC_HOST; $R show | grep -c DOWN; "
+            "realpath ../../device'"),
+        "1: DOWN\nbeta\n1\n/sys/devices/pci0000:17/0000:17:00.0");
+  }
+  const std::string user = Line(AsUser("$R run --topology two-hosts-4nic --") +
+                                " $R on beta -- sh -c 'echo $RAILHOP_FABRIC_HOST'");
+  EXPECT_NE(user.find("/sys shows the devices of the first host"), std::string::npos) << user;
+  EXPECT_EQ(user.substr(user.size() - 4), "beta");
+  EXPECT_NE(Line("$R run -- $R on zeta -- true").find("zeta: no such host; allowed: host0"),
+            std::string::npos);
+  EXPECT_NE(Line("$R run -- $R on host0").find("usage: railhop-fabric on HOST -- CMD"),
+            std::string::npos);
 }
 
 // Neither mounts nor user namespaces: verbs work all the same, and /sys is as it was.

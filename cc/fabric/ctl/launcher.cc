@@ -65,17 +65,6 @@ sigset_t WatchedSignals() {
   return set;
 }
 
-[[noreturn]] void Exec(const LaunchOptions& options, const sigset_t& old_signals) {
-  sigprocmask(SIG_SETMASK, &old_signals, nullptr);
-  std::vector<char*> argv;
-  for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  const int why = errno;
-  Say(options.command[0] + ": " + std::strerror(why));
-  _exit(why == ENOENT ? kNotFound : kNotRunnable);
-}
-
 // Does what is due until told to stop: faults with a time, files of sysfs.
 class Keeper {
  public:
@@ -136,6 +125,16 @@ int Wait(pid_t child, const sigset_t& signals) {
 
 }  // namespace
 
+int Execute(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  const int why = errno;
+  Say(command[0] + ": " + std::strerror(why));
+  return why == ENOENT ? kNotFound : kNotRunnable;
+}
+
 int Launch(const LaunchOptions& options) {
   std::string error;
   const std::string library_dir = LibraryDir(options);
@@ -166,7 +165,8 @@ int Launch(const LaunchOptions& options) {
     // Without its fabric the command is of no use to anybody.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != launcher) _exit(kNoFabric);
-    Exec(options, old_signals);
+    sigprocmask(SIG_SETMASK, &old_signals, nullptr);
+    _exit(Execute(options.command));
   }
   const Keeper keeper(*control, sysfs.get());
   return Wait(child, signals);

@@ -25,6 +25,9 @@ struct LaunchOptions {
 // found, 126 when it could not be run, 125 when there is no fabric.
 int Launch(const LaunchOptions& options);
 
+// Becomes the command. Returns an exit status if that fails, having said why.
+int Execute(const std::vector<std::string>& command);
+
 }  // namespace railhop::fabric
 
 #endif  // RAILHOP_CC_FABRIC_CTL_LAUNCHER_H_

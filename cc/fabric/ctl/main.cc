@@ -12,6 +12,7 @@
 #include "cc/fabric/event_log.h"
 #include "cc/fabric/json_writer.h"
 #include "cc/fabric/snapshot.h"
+#include "cc/fabric/sysfs.h"
 #include "cc/rdma_model/topology_text.h"
 
 namespace railhop::fabric {
@@ -29,6 +30,7 @@ constexpr char kHelp[] =
       --time-scale X         stretches ACK timeouts and RNR timers (default 1)
       --library-dir DIR      with libibverbs.so.1 (default: where this program is)
       --no-sysfs             leave /sys as it is
+  railhop-fabric on HOST -- CMD...         runs CMD on another host of the topology (inside run)
   railhop-fabric fault DEVICE WORDS...     puts a fault in: soft0 down, soft0 loss 1% for 2s
   railhop-fabric show [--json]             ports, counters, faults and processes
   railhop-fabric log [--json]              what faults did, event by event
@@ -36,7 +38,8 @@ constexpr char kHelp[] =
   railhop-fabric topology [FILE|NAME]      checks a topology and prints it in full
 
 fault, show and log are about the fabric that they are started in, or --fabric NAME.
-RAILHOP_FABRIC_HOST=NAME puts a process on one host of a topology with several; without it, the first.
+RAILHOP_FABRIC_HOST=NAME puts a process on one host of a topology with several; without it, the first. So does
+'on', which also shows CMD that host's devices in /sys (root only).
 )";
 
 int Fail(const std::string& text) {
@@ -163,6 +166,25 @@ int Run(Arguments& args) {
   return Launch(options);
 }
 
+int On(Arguments& args) {
+  const std::string word = args.Take();
+  args.TakeFlag("--");
+  const std::vector<std::string> command = args.TakeRest();
+  if (command.empty()) return Fail("usage: railhop-fabric on HOST -- CMD...");
+  std::string error;
+  const std::unique_ptr<Control> control = Join("", &error);
+  if (control == nullptr) return Fail(error);
+  const std::optional<uint32_t> host = control->directory().FindHost(word, &error);
+  if (!host) return Fail(error);
+  const std::string name = control->directory().dir().host_names[*host];
+  setenv(kHostVariable, name.c_str(), 1);
+  if (!Sysfs::ShowHost(name, &error)) {
+    std::fprintf(stderr, "railhop-fabric: /sys shows the devices of the first host: %s\n",
+                 error.c_str());
+  }
+  return Execute(command);
+}
+
 int Fault(Arguments& args) {
   std::string name;
   bool failed = false;
@@ -246,6 +268,7 @@ int Main(int argc, char** argv) {
   Arguments args(argc - 1, argv + 1);
   const std::string command = args.Take();
   if (command == "run") return Run(args);
+  if (command == "on") return On(args);
   if (command == "fault") return Fault(args);
   if (command == "show") return Show(args);
   if (command == "log") return Log(args);
@@ -259,7 +282,8 @@ int Main(int argc, char** argv) {
     std::fputs(kHelp, stderr);
     return kUsage;
   }
-  return Fail(command + ": no such command; allowed: run, fault, show, log, list, topology, help");
+  return Fail(command +
+              ": no such command; allowed: run, on, fault, show, log, list, topology, help");
 }
 
 }  // namespace
