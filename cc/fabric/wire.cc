@@ -1,5 +1,6 @@
 #include "cc/fabric/wire.h"
 
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ constexpr uint64_t kTrainBytes = 256
                                  << 10;  // a fault finds a message of more than this partly written
 constexpr uint64_t kFaultyTrainBytes = 64 << 10;    // the same when the port has faults
 constexpr uint64_t kReorderPatienceNs = 2'000'000;  // a packet that nobody overtakes goes anyway
-constexpr uint64_t kMinWireBytes = 64;              // what an empty packet takes of a cap
+constexpr uint64_t kDeathPatienceNs = 1'000'000'000;
+constexpr uint64_t kMinWireBytes = 64;  // what an empty packet takes of a cap
 
 void Add(std::atomic<uint64_t>& counter, uint64_t n) {
   counter.fetch_add(n, std::memory_order_relaxed);
@@ -221,6 +223,11 @@ bool Wire::ActOnFate(QueuePair& qp, const rdma::Verdict& verdict, const Hop& hop
     case rdma::Fate::kKill:
       if (requester) raise(SIGKILL);
       kill(static_cast<pid_t>(hop.peer->pid()), SIGKILL);
+      // A signal takes a moment; "dies before this packet" must not depend on how long.
+      for (const uint64_t end = MonotonicNs() + kDeathPatienceNs;
+           hop.peer->Alive() && MonotonicNs() < end;) {
+        sched_yield();
+      }
       return false;
   }
   return false;

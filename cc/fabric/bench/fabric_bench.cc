@@ -46,13 +46,14 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void Figure(const char* metric, double value, const char* unit, const char* baseline, double ratio,
-            int runs) {
+// `baseline` is in the unit of `value`, measured in this run; the ratio is the median of the
+// rounds' ratios.
+void Figure(const char* metric, double value, const char* unit, const char* baseline_name,
+            double baseline, double ratio, int runs) {
   printf(
-      "{\"bench\": \"fabric\", \"metric\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", "
-      "\"baseline\": \"%s\", "
-      "\"ratio\": %.4g, \"runs\": %d}\n",
-      metric, value, unit, baseline, ratio, runs);
+      "{\"bench\": \"fabric\", \"metric\": \"%s\", \"value\": %.5g, \"unit\": \"%s\", "
+      "\"baseline\": %.5g, \"baseline_name\": \"%s\", \"ratio\": %.4g, \"runs\": %d}\n",
+      metric, value, unit, baseline, baseline_name, ratio, runs);
   fflush(stdout);
 }
 
@@ -154,10 +155,13 @@ void MeasureBandwidth(Endpoint& end, uint32_t peer_pid, uint64_t peer_addr) {
     }));
     ratios.push_back(bare.back() / ours.back());
   }
-  const double gbps = static_cast<double>(kWritesPerRound) * kMiB / Median(ours) / 1e9;
-  const double memcpy_ratio = Median(copied) / Median(ours);
-  Figure("write_bandwidth_1MiB", gbps, "GB/s", "process_vm_writev", Median(ratios), kRounds);
-  Figure("write_bandwidth_1MiB_to_memcpy", gbps, "GB/s", "memcpy", memcpy_ratio, kRounds);
+  const auto gbps = [](const std::vector<double>& seconds) {
+    return static_cast<double>(kWritesPerRound) * kMiB / Median(seconds) / 1e9;
+  };
+  Figure("write_bandwidth_1MiB", gbps(ours), "GB/s", "process_vm_writev", gbps(bare),
+         Median(ratios), kRounds);
+  Figure("write_bandwidth_1MiB_to_memcpy", gbps(ours), "GB/s", "memcpy", gbps(copied),
+         Median(copied) / Median(ours), kRounds);
 }
 
 void MeasureLatency(Endpoint& end, int fd) {
@@ -188,8 +192,10 @@ void MeasureLatency(Endpoint& end, int fd) {
     }
     syscall_us.push_back(Median(calls) * 1e6);
   }
-  Figure("write_latency_8B", Median(one_way), "us", "process_vm_writev",
-         Median(one_way) / Median(syscall_us), kLatencyRounds);
+  const double latency = Median(one_way);
+  const double call = Median(syscall_us);
+  Figure("write_latency_8B", latency, "us", "process_vm_writev", call, latency / call,
+         kLatencyRounds);
 }
 
 int Main(int argc, char** argv) {

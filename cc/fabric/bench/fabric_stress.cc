@@ -36,9 +36,10 @@ namespace {
 constexpr int kMaxProcesses = 64;
 constexpr int kMaxQps = 256;
 constexpr int kWindow = 4;  // slots of a queue pair
-constexpr size_t kSlotBytes = 48 << 10;
+constexpr size_t kLargeSlot = 48 << 10;
+constexpr size_t kSmallSlot = 4 << 10;  // with very many queue pairs, so that they fit
+constexpr int kManyQps = 4096;
 constexpr size_t kGuardBytes = 64;
-constexpr size_t kSlotStride = kSlotBytes + 2 * kGuardBytes;
 constexpr uint8_t kGuard = 0xa5;
 constexpr auto kDeadline = std::chrono::seconds(60);  // for everything that must not hang; generous
 
@@ -47,8 +48,16 @@ constexpr auto kDeadline = std::chrono::seconds(60);  // for everything that mus
 constexpr size_t kCreditOffset = 0;
 constexpr size_t kCreditSource = 64;
 constexpr size_t kSourceOffset = 4096;
-constexpr size_t kTargetOffset = kSourceOffset + kWindow * kSlotStride;
-constexpr size_t kBufferBytes = kTargetOffset + kWindow * kSlotStride;
+
+// Where the slots of a queue pair lie in its buffer.
+struct Layout {
+  explicit Layout(size_t bytes) : slot(bytes) {}
+  size_t slot;
+  size_t stride() const { return slot + 2 * kGuardBytes; }
+  size_t source(uint64_t n) const { return kSourceOffset + kGuardBytes + n % kWindow * stride(); }
+  size_t target(uint64_t n) const { return source(n) + kWindow * stride(); }
+  size_t bytes() const { return kSourceOffset + 2 * kWindow * stride(); }
+};
 
 // What all processes see.
 struct Board {
@@ -67,6 +76,7 @@ struct Plan {
   int seconds = 5;
   int kills = 4;
   uint64_t seed = 1;
+  Layout layout() const { return Layout(processes * qps > kManyQps ? kSmallSlot : kLargeSlot); }
 };
 
 struct Partner {
@@ -97,10 +107,14 @@ uint64_t Key(int p, int k, uint64_t sequence) {
 // One queue pair of a worker, both directions.
 class Link {
  public:
-  Link(const OpenDevice& device, int process, int index, Partner partner,
+  Link(const OpenDevice& device, int process, int index, Partner partner, Layout layout,
        const PairOptions& options)
-      : end_(device, kBufferBytes, options), process_(process), index_(index), partner_(partner) {
-    memset(end_.buffer() + kSourceOffset, kGuard, kBufferBytes - kSourceOffset);
+      : layout_(layout),
+        end_(device, layout.bytes(), options),
+        process_(process),
+        index_(index),
+        partner_(partner) {
+    memset(end_.buffer() + kSourceOffset, kGuard, layout.bytes() - kSourceOffset);
   }
   Endpoint& end() { return end_; }
   Partner partner() const { return partner_; }
@@ -114,13 +128,12 @@ class Link {
   void MaybeSend(Prng& prng) {
     const auto credit = *reinterpret_cast<volatile uint64_t*>(end_.buffer() + kCreditOffset);
     if (failed_ || sent_ - credit >= kWindow || outstanding_ >= 2 * kWindow) return;
-    const auto length = static_cast<uint32_t>(prng.Next() % 8 == 0 ? prng.Next() % (kSlotBytes + 1)
-                                                                   : prng.Next() % 2048);
-    const size_t slot = kGuardBytes + (sent_ % kWindow) * kSlotStride;
-    uint8_t* source = end_.buffer() + kSourceOffset + slot;
+    const auto length = static_cast<uint32_t>(
+        prng.Next() % 8 == 0 ? prng.Next() % (layout_.slot + 1) : prng.Next() % 2048);
+    uint8_t* source = end_.buffer() + layout_.source(sent_);
     for (size_t i = 0; i < length; ++i) source[i] = PatternByte(Key(process_, index_, sent_), i);
     // The immediate carries the length's low bits: the receiver knows what must have come.
-    const int rc = end_.PostWrite(sent_, kSourceOffset + slot, length, kTargetOffset + slot, true,
+    const int rc = end_.PostWrite(sent_, layout_.source(sent_), length, layout_.target(sent_), true,
                                   IBV_WR_RDMA_WRITE_WITH_IMM, length);
     if (rc != 0) {
       Fail();
@@ -162,14 +175,13 @@ class Link {
 
   void Check(const ibv_wc& wc, Board& board) {
     const uint32_t length = ntohl(wc.imm_data);
-    uint8_t* target =
-        end_.buffer() + kTargetOffset + kGuardBytes + (received_ % kWindow) * kSlotStride;
+    uint8_t* target = end_.buffer() + layout_.target(received_);
     const uint64_t key = Key(partner_.process, partner_.qp, received_);
-    size_t wrong = length != wc.byte_len || length > kSlotBytes ? 1 : 0;
+    size_t wrong = length != wc.byte_len || length > layout_.slot ? 1 : 0;
     for (size_t i = 0; wrong == 0 && i < length; ++i) wrong += target[i] != PatternByte(key, i);
     for (size_t i = 0; i < kGuardBytes; ++i) {
       wrong += target[i - kGuardBytes] != kGuard;
-      wrong += target[kSlotBytes + i] != kGuard;
+      wrong += target[layout_.slot + i] != kGuard;
     }
     if (wrong != 0) {
       fprintf(stderr, "stress: %d/%d: message %lu from %d/%d of %u bytes is wrong\n", process_,
@@ -189,6 +201,7 @@ class Link {
 
   void Fail() { failed_ = true; }
 
+  const Layout layout_;
   Endpoint end_;
   const int process_;
   const int index_;
@@ -216,8 +229,8 @@ int Work(const Plan& plan, Board& board, int process) {
   options.depth = 64;
   options.timeout = 12;  // 16.8 ms: a dead peer is noticed within 0.13 s
   for (int k = 0; k < plan.qps; ++k) {
-    links.push_back(
-        std::make_unique<Link>(device, process, k, PartnerOf(plan, process, k), options));
+    links.push_back(std::make_unique<Link>(device, process, k, PartnerOf(plan, process, k),
+                                           plan.layout(), options));
     board.address[process][k] = links.back()->end().address();
   }
   board.ready.fetch_add(1);

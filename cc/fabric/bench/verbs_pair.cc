@@ -55,7 +55,7 @@ Endpoint::Endpoint(const OpenDevice& device, size_t buffer_bytes, const PairOpti
     : device_(device),
       options_(options),
       size_(buffer_bytes),
-      psn_(std::random_device{}() & 0xffffff) {
+      psn_((options.start_psn != 0 ? options.start_psn : std::random_device{}()) & 0xffffff) {
   void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) Die("mmap");

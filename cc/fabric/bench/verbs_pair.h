@@ -46,6 +46,7 @@ struct PairOptions {
   int timeout = 14;  // exponent
   int retry_cnt = 7;
   ibv_mtu mtu = IBV_MTU_4096;
+  uint32_t start_psn = 0;  // 0: random
 };
 
 // One RC queue pair with a completion queue of its own and one registered buffer.
