@@ -427,7 +427,8 @@ void Wire::DeliverCarried(Carried& carried, bool send_locked, uint64_t now_ns) {
 void Wire::LogVerdict(const QueuePair& qp, const rdma::Verdict& verdict, PortRef port, uint32_t psn,
                       uint64_t message) {
   const rdma::LogKind kind = LogKindOf(verdict);
-  if (kind == rdma::LogKind::kNone) return;
+  // A port that falls has a line of its own; how many packets meet it before is chance.
+  if (kind == rdma::LogKind::kNone || verdict.falling) return;
   LogRecord record;
   record.device = port.device;
   record.port = port.port;

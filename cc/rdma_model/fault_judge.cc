@@ -303,7 +303,7 @@ void Consult(Port& port, uint32_t index, const FlowState& flow, const Front& fro
   if (IsAction(spec.kind)) {
     if (!FallIsDue(view, now_ns)) return;
     Decide(Fate::kDrop, port, index, view, decision);
-    if (decision->verdict.rule == index) decision->falling = true;
+    if (decision->verdict.rule == index) decision->falling = decision->verdict.falling = true;
     decision->verdict.actions |= ActionBit(port);  // whoever fired it may be dead
     return;
   }

@@ -62,8 +62,9 @@ struct Verdict {
   WcStatus status = WcStatus::kSuccess;
   uint8_t actions = 0;  // kActionsTx/Rx: after these packets call NextAction on that port's table
   bool before_fall =
-      false;  // let through ahead of a fall that waits for traffic: deliver even if the
-              // port's state, read after Judge, says that it has fallen meanwhile
+      false;             // let through ahead of a fall that waits for traffic: deliver even if the
+                         // port's state, read after Judge, says that it has fallen meanwhile
+  bool falling = false;  // kDrop: not by a rule about packets; the port is about to fall
   FaultDirection side = FaultDirection::kBoth;  // kTx or kRx: whose table `rule` is in
   uint32_t rule =
       kNoRule;  // the rule that decided, for the log; for kDeliver the first that changed it
