@@ -1,5 +1,6 @@
 #include "cc/fabric/control.h"
 
+#include <cmath>
 #include <utility>
 
 #include "cc/fabric/fault_actions.h"
@@ -85,7 +86,7 @@ std::unique_ptr<Control> Control::Create(const FabricOptions& options, std::stri
   }
   auto directory = DirectoryHandle::Create(options.name, options.topology, options.seed, error);
   if (directory == nullptr) return nullptr;
-  directory->dir().time_scale_ppm = static_cast<uint64_t>(options.time_scale * 1e6 + 0.5);
+  directory->dir().time_scale_ppm = static_cast<uint64_t>(std::llround(options.time_scale * 1e6));
   return std::unique_ptr<Control>(new Control(std::move(directory)));
 }
 

@@ -117,12 +117,13 @@ bool MountNamespace::Cover(const std::string& path, const std::set<std::string>&
   } else {
     Fail("cannot mount on " + path, error);
   }
+  std::string lost;
   for (const std::string& name : names) {
     if (!good || without.count(name) != 0) continue;
     good = BindEntry(from, path, name);
-    if (good) continue;
-    Fail("cannot keep " + path + "/" + name, error);
+    lost = name;
   }
+  if (!good && !lost.empty()) Fail("cannot keep " + lost + " of " + path, error);
   close(from);
   return good;
 }

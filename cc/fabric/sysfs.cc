@@ -240,23 +240,25 @@ void Sysfs::UpdatePort(const std::string& folder, const PortEntry& port) {
   for (uint32_t i = 0; i < port.pkey_count; ++i) {
     Write(folder + "/pkeys/" + std::to_string(i), Hex(port.pkeys[i], 4));
   }
-  for (uint32_t i = 0; i < static_cast<uint32_t>(kMaxGids); ++i) {
-    const rdma::TopologyGid entry = DirectoryHandle::ReadGid(port, i);
-    const std::string index = std::to_string(i);
-    const std::string type = folder + "/gid_attrs/types/" + index;
-    const std::string ndev = folder + "/gid_attrs/ndevs/" + index;
-    Write(folder + "/gids/" + index, rdma::FormatGidFull(entry.gid) + "\n");
-    const bool empty = rdma::IsEmpty(entry.gid);
-    if (empty) {
-      WriteUnreadable(type);
-    } else {
-      Write(type, entry.type == rdma::GidType::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n");
-    }
-    if (empty || port.netdev[0] == '\0') {
-      WriteUnreadable(ndev);
-    } else {
-      Write(ndev, std::string(port.netdev) + "\n");
-    }
+  for (uint32_t i = 0; i < static_cast<uint32_t>(kMaxGids); ++i) UpdateGid(folder, port, i);
+}
+
+void Sysfs::UpdateGid(const std::string& folder, const PortEntry& port, uint32_t index) {
+  const rdma::TopologyGid entry = DirectoryHandle::ReadGid(port, index);
+  const bool empty = rdma::IsEmpty(entry.gid);
+  const std::string name = std::to_string(index);
+  const std::string type = folder + "/gid_attrs/types/" + name;
+  const std::string ndev = folder + "/gid_attrs/ndevs/" + name;
+  Write(folder + "/gids/" + name, rdma::FormatGidFull(entry.gid) + "\n");
+  if (empty) {
+    WriteUnreadable(type);
+  } else {
+    Write(type, entry.type == rdma::GidType::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n");
+  }
+  if (empty || port.netdev[0] == '\0') {
+    WriteUnreadable(ndev);
+  } else {
+    Write(ndev, std::string(port.netdev) + "\n");
   }
 }
 

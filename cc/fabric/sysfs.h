@@ -48,6 +48,7 @@ class Sysfs {
   std::string HostFolder(uint32_t host) const;
   std::string DeviceFolder(uint32_t host, const std::string& device) const;
   void UpdatePort(const std::string& folder, const PortEntry& port);
+  void UpdateGid(const std::string& folder, const PortEntry& port, uint32_t index);
   // Makes a file say `text`, or a link to what cannot be read; does nothing if it does already.
   void Write(const std::string& path, const std::string& text);
   void WriteUnreadable(const std::string& path);

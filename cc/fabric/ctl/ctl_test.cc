@@ -111,7 +111,7 @@ TEST_F(Ctl, Run_KeepsTheFolderAndTheStreams) {
 }
 
 TEST_F(Ctl, Run_SetsVariables) {
-  const std::string folder = program_->folder();
+  const std::string& folder = program_->folder();
   EXPECT_EQ(Line("unset LD_LIBRARY_PATH; $R run -- sh -c 'echo $LD_LIBRARY_PATH'"), folder);
   EXPECT_EQ(Line("LD_LIBRARY_PATH=/x $R run -- sh -c 'echo $LD_LIBRARY_PATH'"), folder + ":/x");
   EXPECT_NE(Line("$R run --library-dir /usr -- true").find("no libibverbs.so.1 in /usr"),
@@ -184,7 +184,7 @@ TEST_F(Ctl, CommandLine_Mistakes_NameTheWordAndWhatIsAllowed) {
   EXPECT_NE(
       Line("$R run --what -- true").find("--what: no such option of run; allowed: --topology"),
       std::string::npos);
-  EXPECT_NE(Line("$R run --seed x -- true").find("x"), std::string::npos);
+  EXPECT_NE(Line("$R run --seed x -- true").find("--seed 'x'"), std::string::npos);
   EXPECT_NE(Line("$R run --seed").find("--seed: its value is missing"), std::string::npos);
   EXPECT_NE(Line("$R run --time-scale 0 -- true").find("allowed: 0.000001 to 1000000"),
             std::string::npos);
