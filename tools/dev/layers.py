@@ -61,7 +61,7 @@ LAYERS: dict[str, Layer] = {
         [_ABSL, _PROTOBUF, _RDMA_CORE],
     ),
     "python": _layer(
-        ["cc/runtime", "cc/sim", "cc/config", "cc/proto", "cc/base"],
+        ["cc/runtime", "cc/sim", "cc/fabric", "cc/config", "cc/proto", "cc/base"],
         [_ABSL, _PROTOBUF, _PYBIND11],
     ),
     "integration": _layer(

@@ -12,14 +12,14 @@ if [ "$1" = -c ]; then
 fi
 launcher=$1 library=$2
 shift 2
-before=$(ls /dev/shm)
 if [ -n "$cpus" ]; then
   taskset -c "0-$((cpus - 1))" "$launcher" run --library-dir "$(dirname "$library")" -- "$@"
 else
   "$launcher" run --library-dir "$(dirname "$library")" -- "$@"
 fi
-left=$(ls /dev/shm | grep -i railhop || true)
-if [ -n "$left" ]; then
-  echo "left in /dev/shm: $left (before: $before)" >&2
-  exit 1
-fi
+for left in /dev/shm/*railhop*; do
+  if [ -e "$left" ]; then
+    echo "left behind: $left" >&2
+    exit 1
+  fi
+done
