@@ -438,6 +438,12 @@ bool QueuePair::StoreAtomicResult(const rdma::SendWqe& wqe, uint64_t original) {
 }
 
 void QueuePair::CompleteSend(const rdma::Completion& completion) {
+  // Whoever sees an error completion finds the queue pair in ERR (IBTA 10.10.3); the receives are
+  // flushed a moment later, when no other lock is held (FollowIntoError).
+  if (completion.status != rdma::WcStatus::kSuccess) {
+    shared_.responder.state.store(static_cast<uint8_t>(rdma::QpState::kErr),
+                                  std::memory_order_release);
+  }
   init_.send_cq->Push(completion);
 }
 
