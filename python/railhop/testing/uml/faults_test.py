@@ -63,11 +63,11 @@ def wait_silence(guest: Guest, netdev: str) -> None:
 
 
 def start_writes(guest: Guest) -> tuple[GuestProcess, GuestProcess]:
-    """ib_write_bw from rxb0 to rxa0: half a gigabyte, so it cannot end before the fault does.
+    """ib_write_bw from rxb0 to rxa0: 260 MB, so it cannot end before the fault has come.
 
     perftest's retry count is 7 then, which rxe takes as "for ever".
     """
-    words = "-x 1 -F -n 8000 -s 65536"
+    words = "-x 1 -F -n 4000 -s 65536"
     server = guest.start(f"ib_write_bw -d rxa0 {words}")
     guest.wait_listening(PERFTEST_PORT)
     client = guest.start(f"ib_write_bw -d rxb0 {words} 127.0.0.1")
@@ -80,7 +80,7 @@ def start_cm_writes(hosts: TwoHosts, retry_count: int) -> tuple[GuestProcess, Gu
 
     Connecting may fail at first, above all on a busy machine, so it is tried again.
     """
-    words = f"-R -F -x 1 --retry_count={retry_count} -n 8000 -s 65536"
+    words = f"-R -F -x 1 --retry_count={retry_count} -n 4000 -s 65536"
     for attempt in range(3):
         server = hosts.a.start(f"ib_write_bw -d rxa0 {words}")
         deadline = time.monotonic() + WAIT_S

@@ -57,6 +57,28 @@ def test_a_pulled_cable_leaves_sockets_and_the_other_host_alone(hosts: TwoHosts)
         hosts.link("rxb0").wait_port("ACTIVE")
 
 
+def test_iwarp_connects(hosts: TwoHosts) -> None:
+    for guest, netdev in ((hosts.a, "a1"), (hosts.b, "b1")):
+        # Without rxe, rdma_cm has no choice which device of the address to take.
+        words = f"rdma link delete rx{netdev} && rdma link add siw{netdev} type siw netdev {netdev}"
+        assert guest.run(words).status == 0
+    server = hosts.a.start("rping -s -C 10 -a 10.0.1.1 -p 7174")
+    try:
+        for attempt in range(3):
+            client = hosts.b.run("rping -c -C 10 -a 10.0.1.1 -p 7174")
+            if client.status == 0:
+                break
+            assert attempt < 2, client.output
+        assert server.wait() == 0, server.output()
+    finally:
+        server.kill()
+        for guest, netdev in ((hosts.a, "a1"), (hosts.b, "b1")):
+            words = (
+                f"rdma link delete siw{netdev} && rdma link add rx{netdev} type rxe netdev {netdev}"
+            )
+            assert guest.run(words).status == 0
+
+
 def test_both_hosts_share_the_scratch_folder(hosts: TwoHosts) -> None:
     assert hosts.a.scratch == hosts.b.scratch
     assert hosts.a.run("echo from a >$OUT/a", env={"OUT": str(hosts.a.scratch)}).status == 0

@@ -175,15 +175,17 @@ class Nic:
         """Makes `value` the fault `name` of these directions; "" takes it away."""
         state = self.faults()
         for direction in directions:
+            before = dict(state[direction])
             state[direction].pop(name, None)
             if value:
                 state[direction][name] = value
-            self._put_netem(direction, state[direction])
+            self._put_netem(direction, before, state[direction])
         self._save(state)
 
     def clear_faults(self) -> None:
-        for direction in DIRECTIONS:
-            self._put_netem(direction, {})
+        """Takes all faults away."""
+        for direction, before in self.faults().items():
+            self._put_netem(direction, before, {})
         self._save({direction: {} for direction in DIRECTIONS})
 
     def _save(self, state: dict[str, Faults]) -> None:
@@ -191,31 +193,17 @@ class Nic:
         with open(f"{STATE_DIR}/{self.netdev}", "w", encoding="ascii") as file:
             json.dump(state, file)
 
-    def _put_netem(self, direction: str, faults: Faults) -> None:
+    def _put_netem(self, direction: str, before: Faults, faults: Faults) -> None:
         netdev = self.netdev if direction == "tx" else self.port
-        words: list[str] = []
-        for name, value in faults.items():
-            if name == "blackhole":
-                continue
-            # A black hole is a loss of everything, whatever loss was asked for besides.
-            words += [name, "100%" if name == "loss" and "blackhole" in faults else value]
-        if "blackhole" in faults and "loss" not in faults:
-            words += ["loss", "100%"]
+        netem = {name: value for name, value in faults.items() if name != "blackhole"}
+        if "blackhole" in faults:
+            netem["loss"] = "100%"  # Whatever loss was asked for besides.
+        words = [word for pair in netem.items() for word in pair]
+        queue = ["dev", netdev, "root", "netem"]
         if words:
-            run(
-                "tc",
-                "qdisc",
-                "replace",
-                "dev",
-                netdev,
-                "root",
-                "netem",
-                "limit",
-                str(QUEUE_PACKETS),
-                *words,
-            )
-        elif "netem" in run("tc", "qdisc", "show", "dev", netdev, "root"):
-            run("tc", "qdisc", "del", "dev", netdev, "root")
+            run("tc", "qdisc", "replace", *queue, "limit", str(QUEUE_PACKETS), *words)
+        elif before:
+            run("tc", "qdisc", "delete", *queue)
 
     def set_address(self, address: str) -> None:
         """Takes the IPv4 addresses away, then sets this one, so the GID keeps its index."""
