@@ -65,6 +65,7 @@ absl::StatusOr<std::shared_ptr<const Table>> LoadTable(const std::string& path) 
   Find(library, "ibv_reg_dmabuf_mr", "IBVERBS_1.12", &table->reg_dmabuf_mr);
   Find(library, "ibv_query_ece", "IBVERBS_1.10", &table->query_ece);
   Find(library, "ibv_set_ece", "IBVERBS_1.10", &table->set_ece);
+  Find(library, "_ibv_query_gid_ex", "IBVERBS_1.11", &table->query_gid_ex);
   Find(library, "ibv_query_port_speed", "IBVERBS_1.16", &table->query_port_speed);
   return std::shared_ptr<const Table>(std::move(table));
 }

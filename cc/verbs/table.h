@@ -57,7 +57,10 @@ struct Table {
                            int access) = nullptr;        // IBVERBS_1.12
   int (*query_ece)(ibv_qp* qp, ibv_ece* ece) = nullptr;  // IBVERBS_1.10
   int (*set_ece)(ibv_qp* qp, ibv_ece* ece) = nullptr;    // IBVERBS_1.10
-  // Mb/s into *speed. Source: rdma-core 62 libibverbs/verbs.h.
+  int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t flags,
+                      size_t entry_size) = nullptr;  // IBVERBS_1.11; _ibv_query_gid_ex
+  // Units of 100 Mb/s into *speed. Source: rdma-core 62, man page ibv_query_port_speed(3).
   int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed) = nullptr;  // 1.16
 };
 
