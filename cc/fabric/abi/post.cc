@@ -80,8 +80,7 @@ int CheckWqe(const QpObject& qp, const SendWqe& wqe) {
 
 // Copies `wr` into `wqe`. 0 or EINVAL.
 int FillWqe(const QpObject& qp, const ibv_send_wr& wr, SendWqe* wqe) {
-  if (static_cast<uint32_t>(wr.opcode) > IBV_WR_ATOMIC_FETCH_AND_ADD || wr.num_sge < 0)
-    return EINVAL;
+  if (Raw(wr.opcode) > IBV_WR_ATOMIC_FETCH_AND_ADD || wr.num_sge < 0) return EINVAL;
   const auto opcode = static_cast<Opcode>(wr.opcode);
   Clear(wqe, wr.wr_id, opcode, wr.send_flags);
   if (HasImmediate(opcode)) wqe->imm_data = wr.imm_data;

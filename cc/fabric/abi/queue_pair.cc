@@ -29,9 +29,10 @@ constexpr uint32_t kEceOptions = 1;
 
 // 0 or an errno.
 int CheckInit(const DeviceEntry& device, const ibv_qp_init_attr_ex& attr) {
-  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UC) return EOPNOTSUPP;
+  const uint32_t type = Raw(attr.qp_type);
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC) return EOPNOTSUPP;
   const bool no_uc = (device.quirks.load(std::memory_order_relaxed) & rdma::kQuirkNoUc) != 0;
-  if (attr.qp_type == IBV_QPT_UC && no_uc) return EOPNOTSUPP;
+  if (type == IBV_QPT_UC && no_uc) return EOPNOTSUPP;
   if (attr.srq != nullptr) return EOPNOTSUPP;
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
   if (attr.send_cq->context != attr.pd->context || attr.recv_cq->context != attr.pd->context)
@@ -53,7 +54,7 @@ int CheckExtensions(const ibv_qp_init_attr_ex& attr) {
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)
     return EOPNOTSUPP;
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) == 0) return 0;
-  const uint64_t allowed = attr.qp_type == IBV_QPT_UC ? kUcSendOps : kSendOps;
+  const uint64_t allowed = Raw(attr.qp_type) == IBV_QPT_UC ? kUcSendOps : kSendOps;
   return (attr.send_ops_flags & ~allowed) != 0 ? EOPNOTSUPP : 0;
 }
 
@@ -128,10 +129,8 @@ QpObject* Create(ibv_qp_init_attr_ex* attr) {
 int CheckAttributes(const ContextObject& context, const ibv_qp_attr& attr, uint32_t mask) {
   if ((mask & ~kKnownAttributes) != 0) return EINVAL;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0 && (attr.qp_access_flags & ~kQpAccess) != 0) return EINVAL;
-  if ((mask & IBV_QP_STATE) != 0 && static_cast<uint32_t>(attr.qp_state) > IBV_QPS_ERR)
-    return EINVAL;
-  if ((mask & IBV_QP_CUR_STATE) != 0 && static_cast<uint32_t>(attr.cur_qp_state) > IBV_QPS_ERR)
-    return EINVAL;
+  if ((mask & IBV_QP_STATE) != 0 && Raw(attr.qp_state) > IBV_QPS_ERR) return EINVAL;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && Raw(attr.cur_qp_state) > IBV_QPS_ERR) return EINVAL;
   const uint32_t ports = context.device->port_count;
   if ((mask & IBV_QP_PORT) != 0 && (attr.port_num == 0 || attr.port_num > ports)) return EINVAL;
   if ((mask & IBV_QP_AV) != 0 && (attr.ah_attr.port_num == 0 || attr.ah_attr.port_num > ports))
@@ -145,7 +144,7 @@ QpAttributes ToAttributes(const ibv_qp_attr& attr, uint32_t mask) {
   to.port = attr.port_num;
   to.access =
       attr.qp_access_flags & ~(uint32_t{IBV_ACCESS_OPTIONAL_RANGE} | uint32_t{IBV_ACCESS_MW_BIND});
-  to.path_mtu = attr.path_mtu;
+  to.path_mtu = Raw(attr.path_mtu);
   to.dest_qpn = attr.dest_qp_num;
   to.rq_psn = attr.rq_psn;
   to.sq_psn = attr.sq_psn;
@@ -228,8 +227,7 @@ RAILHOP_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   QpObject* const object = Of(qp);
   const ContextObject& context = *Of(qp->context);
   const auto mask = static_cast<uint32_t>(attr_mask);
-  const uint32_t detail =
-      (mask & IBV_QP_STATE) != 0 ? static_cast<uint32_t>(attr->qp_state) + 1 : 0;
+  const uint32_t detail = (mask & IBV_QP_STATE) != 0 ? Raw(attr->qp_state) + 1 : 0;
   if (const int error = Admit(context, VerbCall::kModifyQp, detail); error != 0) return error;
   if (const int error = CheckAttributes(context, *attr, mask); error != 0) return error;
   const QpState to =

@@ -7,6 +7,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstdint>
+#include <cstring>
+
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -15,5 +18,19 @@
 // Puts a function of the verbs ABI into the library's dynamic symbol table; libibverbs.lds gives it
 // its version.
 #define RAILHOP_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace railhop::fabric::abi {
+
+// The value of an enum that a program set, which may be any: C++ has no such values of an enum
+// type.
+template <typename Enum>
+uint32_t Raw(const Enum& value) {
+  static_assert(sizeof(value) == sizeof(uint32_t));
+  uint32_t raw;
+  std::memcpy(&raw, &value, sizeof(raw));
+  return raw;
+}
+
+}  // namespace railhop::fabric::abi
 
 #endif  // RAILHOP_CC_FABRIC_ABI_VERBS_HEADER_H_
