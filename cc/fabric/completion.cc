@@ -49,7 +49,7 @@ std::unique_ptr<Cq> Cq::Create(Process* process, Context* context, uint32_t capa
     errno = ENOMEM;
     return nullptr;
   }
-  static IndexPool indexes(kMaxCqs);  // one process, one segment
+  IndexPool& indexes = process->cq_indexes();
   const IndexPool::Lease lease = indexes.Take();
   if (lease.index == IndexPool::kNone) {
     process->FreeRing(offset, RingBytes(capacity));

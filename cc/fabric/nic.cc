@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <future>
+#include <new>
 
 namespace railhop::fabric {
 namespace {
@@ -52,7 +53,12 @@ Membership& TheMembership() {
 
 std::mutex g_nic_mutex;
 Nic* g_nic = nullptr;
-std::atomic<bool> g_forked{false};
+
+// In a forked child, before anything else runs there.
+void LeaveParentsNic() {
+  new (&g_nic_mutex) std::mutex;  // a thread that the child does not have may hold it
+  g_nic = nullptr;
+}
 
 }  // namespace
 
@@ -65,10 +71,6 @@ DirectoryHandle* Nic::Fabric(std::string* why) {
 uint32_t Nic::Host() { return TheMembership().host; }
 
 Nic* Nic::Get() {
-  if (g_forked.load(std::memory_order_relaxed)) {
-    errno = EPERM;
-    return nullptr;
-  }
   std::lock_guard<std::mutex> lock(g_nic_mutex);
   if (g_nic != nullptr) return g_nic;
   DirectoryHandle* directory = Fabric(nullptr);
@@ -78,8 +80,9 @@ Nic* Nic::Get() {
   }
   auto process = Process::Join(directory, Host());
   if (process == nullptr) return nullptr;
+  static const int watching = pthread_atfork(nullptr, nullptr, LeaveParentsNic);
+  (void)watching;
   g_nic = new Nic(std::move(process));
-  pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
   return g_nic;
 }
 
@@ -118,7 +121,7 @@ Context* Nic::OpenContext(uint32_t device) {
     return nullptr;
   }
   auto context =
-      std::make_unique<Context>(device, entry.generation.load(std::memory_order_acquire));
+      std::make_shared<Context>(device, entry.generation.load(std::memory_order_acquire));
   if (context->events.fd() < 0) return nullptr;
   context->event_cursor = directory().EventHead();
   std::lock_guard<std::mutex> lock(objects_mutex_);
@@ -432,22 +435,22 @@ void Nic::CheckRemovals() {
   const uint32_t change = directory().ChangeCount();
   if (change == seen_change_) return;
   seen_change_ = change;
-  std::vector<Context*> gone;
+  std::vector<std::shared_ptr<Context>> gone;  // closed meanwhile or not
   {
     std::lock_guard<std::mutex> lock(objects_mutex_);
     for (const auto& context : contexts_) {
       const DeviceEntry& device = directory().device(context->device);
       const bool present = device.removed.load(std::memory_order_acquire) == 0 &&
                            device.generation.load(std::memory_order_acquire) == context->generation;
-      if (!present && !context->removed.load()) gone.push_back(context.get());
+      if (!present && !context->removed.load()) gone.push_back(context);
     }
   }
   // The event that says so was sent before; it comes first, so that a program that is woken by
   // flushed work finds the reason.
   if (!gone.empty()) RunPortEvents(MonotonicNs());
-  for (Context* context : gone) {
+  for (const auto& context : gone) {
     context->removed.store(true, std::memory_order_release);
-    for (const auto& qp : QpsOf(context)) qp->DeviceGone();
+    for (const auto& qp : QpsOf(context.get())) qp->DeviceGone();
   }
 }
 

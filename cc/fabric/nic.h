@@ -35,8 +35,8 @@ class Nic {
   // The host that this process is on (RAILHOP_FABRIC_HOST); valid when Fabric() is not null.
   static uint32_t Host();
   // This process's NIC; joins the fabric at the first call. Null with errno: ENODEV (no fabric),
-  // ENOMEM, EPIPE (the fabric has ended), EPERM (this is a forked child of a process that has a
-  // NIC: its objects are the parent's).
+  // ENOMEM, EPIPE (the fabric has ended). A forked child joins anew: its copy of the parent's NIC,
+  // and of all that belongs to it, must not be used.
   static Nic* Get();
 
   explicit Nic(std::unique_ptr<Process> process);
@@ -105,7 +105,7 @@ class Nic {
   std::mutex objects_mutex_;
   std::vector<std::shared_ptr<QueuePair>> qps_;  // by index
   std::vector<std::unique_ptr<Cq>> cqs_;         // by index
-  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<std::shared_ptr<Context>> contexts_;
   std::vector<DueEvent> due_events_;  // NIC thread under objects_mutex_
 
   std::mutex timers_mutex_;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cc/fabric/directory.h"
+#include "cc/fabric/index_pool.h"
 #include "cc/fabric/segment_layout.h"
 
 namespace railhop::fabric {
@@ -66,6 +67,9 @@ class Process {
   // The peer in `slot` (this process itself included); null if it is gone.
   std::shared_ptr<Peer> FindPeer(SlotRef slot);
 
+  // The places in Segment::cqs.
+  IndexPool& cq_indexes() { return cq_indexes_; }
+
   // Wakes the NIC thread of the process in `slot`.
   void Ring(SlotRef slot) const;
 
@@ -77,6 +81,7 @@ class Process {
   const int fd_;
   const SlotRef slot_;
   const uint32_t host_;
+  IndexPool cq_indexes_{kMaxCqs};
   std::mutex heap_mutex_;
   uint64_t heap_end_ = kHeapOffset;
   std::multimap<uint64_t, uint64_t> free_;  // bytes -> offset

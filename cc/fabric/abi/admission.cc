@@ -74,16 +74,18 @@ int Judge(DirectoryHandle& directory, uint32_t device, VerbCall call, uint32_t d
 
 }  // namespace
 
-std::atomic<bool> g_forked_child{false};
+std::atomic<uint32_t> g_fork_generation{0};
 
 void WatchForks() {
-  static const int once = pthread_atfork(
-      nullptr, nullptr, [] { g_forked_child.store(true, std::memory_order_relaxed); });
+  static const int once = pthread_atfork(nullptr, nullptr, [] {
+    g_fork_generation.fetch_add(1, std::memory_order_relaxed);
+    ForgetUsage();
+  });
   (void)once;
 }
 
 int AdmitSlow(const ContextObject& context, VerbCall call, uint32_t detail) {
-  if (g_forked_child.load(std::memory_order_relaxed)) return EPERM;
+  if (IsParents(context)) return EPERM;
   DirectoryHandle& directory = context.nic->directory();
   const DeviceEntry& device = *context.device;
   const uint64_t quirks = device.quirks.load(std::memory_order_relaxed);
@@ -97,7 +99,6 @@ int AdmitSlow(const ContextObject& context, VerbCall call, uint32_t detail) {
 }
 
 int AdmitOpen(DirectoryHandle& directory, uint32_t device) {
-  if (g_forked_child.load(std::memory_order_relaxed)) return EPERM;
   if (const int error = Judge(directory, device, VerbCall::kOpenDevice, 0); error != 0)
     return error;
   const DeviceEntry& entry = directory.device(device);

@@ -13,20 +13,26 @@
 
 namespace railhop::fabric::abi {
 
-// Set in a child that was forked while this library was in use: all it has belongs to the parent.
-extern std::atomic<bool> g_forked_child;
-// Arranges for that. Any number of times.
+// Counts forks between the first process and this one. A context of another generation belongs to a
+// parent, with all that was made on it; the child may open devices of its own.
+extern std::atomic<uint32_t> g_fork_generation;
+// Arranges for the count. Any number of times.
 void WatchForks();
+// Whether `context` is a parent's.
+inline bool IsParents(const ContextObject& context) {
+  return g_fork_generation.load(std::memory_order_relaxed) != context.fork_generation;
+}
 
 int AdmitSlow(const ContextObject& context, rdma::VerbCall call, uint32_t detail);
 
-// 0, or the errno with which `call` must fail: EPERM in a forked child, EIO on a removed device
-// (calls that free something and poll_cq go on there, unless the device has kQuirkEioAfterRemoval),
-// or what a fault says. May sleep. `detail` is the new state + 1 for modify_qp.
+// 0, or the errno with which `call` must fail: EPERM for what a forked child has of its parent, EIO
+// on a removed device (calls that free something and poll_cq go on there, unless the device has
+// kQuirkEioAfterRemoval), or what a fault says. May sleep. `detail` is the new state + 1 for
+// modify_qp.
 inline int Admit(const ContextObject& context, rdma::VerbCall call, uint32_t detail = 0) {
   const DeviceEntry& device = *context.device;
   const bool remarkable =
-      g_forked_child.load(std::memory_order_relaxed) ||
+      IsParents(context) ||
       device.ports[0].faults.verb_rules.load(std::memory_order_acquire) != 0 ||
       device.removed.load(std::memory_order_acquire) != 0 ||
       device.generation.load(std::memory_order_acquire) != context.core->generation ||

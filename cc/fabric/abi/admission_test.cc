@@ -138,7 +138,32 @@ int CallsOfAChild(const Loopback& loop) {
   return wrong;
 }
 
-TEST(ForkedChild, Calls_FailWithEperm) {
+TEST(ForkedChild, ItsOwnDevices_Work) {
+  Loopback parents;
+  const pid_t child = fork();
+  if (child == 0) {
+    Loopback own;
+    ibv_sge sge = own.Sge(0, 8);
+    ibv_send_wr wr = {};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = own.Address(64);
+    wr.wr.rdma.rkey = own.mr->rkey;
+    ibv_send_wr* bad = nullptr;
+    own.buffer[0] = 7;
+    const bool sent = ibv_post_send(own.qp.get(), &wr, &bad) == 0 &&
+                      Await(own.cq.get(), 1)[0].status == IBV_WC_SUCCESS;
+    _exit(sent && own.buffer[64] == 7 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(ForkedChild, CallsOnItsParents_FailWithEperm) {
   EXPECT_EQ(ibv_fork_init(), 0);
   Loopback loop;
   const pid_t child = fork();

@@ -249,7 +249,7 @@ RAILHOP_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 
 RAILHOP_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
   ibv_context* const context = channel->context;
-  if (g_forked_child.load(std::memory_order_relaxed)) return EPERM;
+  if (IsParents(*Of(context))) return EPERM;
   pthread_mutex_lock(&context->mutex);
   const bool busy = channel->refcnt != 0;
   pthread_mutex_unlock(&context->mutex);
@@ -305,7 +305,7 @@ RAILHOP_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
 }
 
 RAILHOP_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  if (g_forked_child.load(std::memory_order_relaxed)) {
+  if (IsParents(*Of(channel->context))) {
     errno = EPERM;
     return -1;
   }

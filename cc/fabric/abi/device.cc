@@ -34,17 +34,8 @@ constexpr size_t kCompatPortAttrBytes = 48;  // what callers of the exported ibv
 // One line, once: why there are no devices.
 void SayWhyNone(const std::string& why) {
   static std::once_flag once;
-  std::call_once(once, [&] {
-    if (getenv(kFabricVariable) == nullptr) {
-      std::fprintf(
-          stderr,
-          "railhop: no software RDMA devices: this process is in no fabric (start one with "
-          "'tools/fabric run -- COMMAND', which sets %s)\n",
-          kFabricVariable);
-    } else {
-      std::fprintf(stderr, "railhop: no software RDMA devices: %s\n", why.c_str());
-    }
-  });
+  std::call_once(
+      once, [&] { std::fprintf(stderr, "railhop: no software RDMA devices: %s\n", why.c_str()); });
 }
 
 // The object of device `index`; made at its first listing and kept for ever.
@@ -205,7 +196,6 @@ using namespace railhop::fabric::abi;  // NOLINT
 
 RAILHOP_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
-  WatchForks();
   std::string why;
   DirectoryHandle* const directory = Nic::Fabric(&why);
   std::vector<uint32_t> indexes;
@@ -254,6 +244,7 @@ RAILHOP_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
     errno = error;
     return nullptr;
   }
+  WatchForks();
   Nic* const nic = Nic::Get();
   if (nic == nullptr) return nullptr;
   auto* const object = new (std::nothrow) ContextObject();
@@ -269,6 +260,7 @@ RAILHOP_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   object->nic = nic;
   object->device = &directory->device(index);
   object->index = index;
+  object->fork_generation = g_fork_generation.load(std::memory_order_relaxed);
 
   verbs_context& verbs = object->verbs;
   FillUnsupported(&verbs);

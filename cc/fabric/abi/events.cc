@@ -63,7 +63,7 @@ using namespace railhop::fabric::abi;  // NOLINT
 
 // Also on a removed device: the event that says so comes this way.
 RAILHOP_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  if (g_forked_child.load(std::memory_order_relaxed)) {
+  if (IsParents(*Of(context))) {
     errno = EPERM;
     return -1;
   }

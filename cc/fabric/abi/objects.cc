@@ -6,9 +6,14 @@
 
 namespace railhop::fabric::abi {
 
-Usage& UsageOf(const ContextObject& context) {
-  static std::array<Usage, kMaxDevices> usage;
-  return usage[context.index];
+namespace {
+std::array<Usage, kMaxDevices> g_usage;
+}  // namespace
+
+Usage& UsageOf(const ContextObject& context) { return g_usage[context.index]; }
+
+void ForgetUsage() {
+  for (Usage& usage : g_usage) usage.pds = usage.mrs = usage.cqs = usage.qps = 0;
 }
 
 bool TakeOne(std::atomic<uint32_t>& count, uint32_t limit) {

@@ -37,7 +37,8 @@ struct ContextObject {
   Nic* nic;
   Context* core;
   DeviceEntry* device;
-  uint32_t index;  // of the device in the directory
+  uint32_t index;            // of the device in the directory
+  uint32_t fork_generation;  // of the process that opened it (admission.h)
 };
 
 struct PdObject {
@@ -116,6 +117,8 @@ struct Usage {
   std::atomic<uint32_t> pds, mrs, cqs, qps;
 };
 Usage& UsageOf(const ContextObject& context);
+// In a forked child, which has none of its parent's objects.
+void ForgetUsage();
 // Counts one more if fewer than `limit` are there.
 bool TakeOne(std::atomic<uint32_t>& count, uint32_t limit);
 
