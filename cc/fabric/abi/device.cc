@@ -204,7 +204,7 @@ RAILHOP_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   } else {
     indexes = directory->DevicesOfHost(Nic::Host());
   }
-  auto** const list = static_cast<ibv_device**>(calloc(indexes.size() + 1, sizeof(ibv_device*)));
+  auto** const list = static_cast<ibv_device**>(calloc(indexes.size() + 1, sizeof(void*)));
   if (list == nullptr) {
     errno = ENOMEM;
     return nullptr;
