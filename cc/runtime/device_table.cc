@@ -386,6 +386,8 @@ void DeviceTable::StartWatching(int64_t interval_ns) {
   if (watch_ == nullptr) watch_ = std::make_unique<PortWatch>(this, interval_ns);
 }
 
+void DeviceTable::StopWatching() { watch_.reset(); }
+
 int DeviceTable::JoinPorts() {
   std::vector<Candidate> waiting;
   {

@@ -71,8 +71,9 @@ class DeviceTable final : public DeviceSource {
   std::vector<std::string> Describe() const;
 
   // Starts a thread that looks after ports that are down, every interval_ns and at events of
-  // devices of which no port is in use. It ends with the table.
+  // devices of which no port is in use. It ends with the table at the latest.
   void StartWatching(int64_t interval_ns);
+  void StopWatching();
   // Reads the state of the ports that wait; those that are up join. Returns how many did. For the
   // watch, and for whoever reads a port event.
   int JoinPorts() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,0 +1,52 @@
+// Brings the process's transport up from its settings, and down again.
+//
+// The one place where options become devices, sockets and a data path. What can go wrong here
+// decides whether a job is protected at all, so every refusal names its reason in one sentence.
+#ifndef RAILHOP_CC_RUNTIME_START_H_
+#define RAILHOP_CC_RUNTIME_START_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/config/options.h"
+#include "cc/config/settings.h"
+#include "cc/control/socket_config.h"
+#include "cc/datapath/datapath_config.h"
+
+namespace railhop::runtime {
+
+// Adds a reference; the first one reads the settings (once in a process), finds the devices and
+// starts the transport. Says at INFO which options and devices are in force, and at WARN what is
+// wrong with them. Thread-safe. Errors: FailedPrecondition (a setting forbids it), NotFound (no
+// verbs library), Unavailable (no device, no interface), InvalidArgument (settings that contradict
+// each other), Internal.
+absl::Status StartTransport();
+
+// What becomes of the devices when the last reference goes.
+enum class Devices {
+  kClose,  // a later start finds them anew
+  kKeep,   // their numbers stay good: NCCL before API v11 remembers them
+};
+
+// Drops a reference. The last one ends all threads. More stops than starts are ignored.
+void StopTransport(Devices devices);
+
+// Whether the transport runs.
+bool TransportRuns();
+
+// The options as the data path and the sockets take them. *notes: what could not be used as
+// written.
+datapath::DatapathConfig MakeDatapathConfig(const config::Options& options,
+                                            std::vector<std::string>* notes);
+control::SocketConfig MakeSocketConfig(const config::Options& options,
+                                       std::vector<std::string>* notes);
+
+// Traffic that does not pass through a net plugin and so is not protected: what of it this process
+// seems to use, as a sentence; empty if nothing does. Looks at variables and loaded libraries.
+std::string UnprotectedTraffic(const config::Settings& settings,
+                               const std::vector<std::string>& loaded_libraries);
+
+}  // namespace railhop::runtime
+
+#endif  // RAILHOP_CC_RUNTIME_START_H_
