@@ -17,7 +17,7 @@ void RefuseEach(const Side& side, const QpChange& good, const std::vector<Spoile
   for (const Spoiled& entry : list) {
     QpChange bad = good;
     entry.spoil(&bad.attr);
-    ExpectEq(side.Modify(bad), EINVAL, entry.what);
+    ExpectOneOf(side.Modify(bad), {EINVAL, ENODATA}, entry.what);
   }
   side.MustModify(good);
 }
@@ -110,7 +110,6 @@ void ReadsBack(World& world) {
   const int everything = (IBV_QP_DEST_QPN << 1) - 1;
   ExpectEq(world.v.query_qp(side.qp, &attr, everything, &init), 0, "ibv_query_qp");
   ExpectEq(static_cast<int>(attr.qp_state), static_cast<int>(IBV_QPS_RTS), "qp_state");
-  ExpectEq(static_cast<int>(attr.cur_qp_state), static_cast<int>(IBV_QPS_RTS), "cur_qp_state");
   ExpectEq(static_cast<int>(attr.path_mtu), static_cast<int>(IBV_MTU_512), "path_mtu");
   ExpectEq(attr.rq_psn, 0xabcdefu, "rq_psn");
   ExpectEq(attr.sq_psn, 0x654321u, "sq_psn");

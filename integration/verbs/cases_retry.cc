@@ -55,9 +55,9 @@ void RnrHeals(World& world, uint8_t rnr_retry, double wait) {
   sink.buffer->ExpectPattern(0, 3000, 1);
 }
 
-// The timer is the receiver's: 2 tries at 81.92 ms (code 24) take at least 160 ms.
+// The timer is the receiver's: two waits of 81.92 ms (code 26) take at least 160 ms.
 void RnrTimerCounts(World& world) {
-  Pair pair(world, {}, {.rnr_retry = 2, .min_rnr_timer = 24});
+  Pair pair(world, {}, {.rnr_retry = 2, .min_rnr_timer = 26});
   const double start = world.Now();
   pair.first.MustSend(SendWr(IBV_WR_SEND, 1, Nothing()));
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);

@@ -131,6 +131,10 @@ Result RunCase(const VerbsTable& verbs, const Options& options, const Case& c,
     world.CheckGuards();
   });
   result.seconds = verdict.seconds;
+  // A case that ended early may have left its fault behind.
+  if (!verdict.passed && !options.fault_command.empty()) {
+    RunIsolated(options.deadline_s, [&] { World(verbs, options).Heal(); });
+  }
   const Difference* difference = expectations.FindDifference(c.name);
   if (difference == nullptr) {
     result.outcome = verdict.passed ? Outcome::kSupported : Outcome::kFailed;

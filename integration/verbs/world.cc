@@ -102,4 +102,11 @@ void World::Fault(const std::string& device, const std::string& words) const {
   if (status != 0) Fail("`" + command + "` gave status " + std::to_string(WEXITSTATUS(status)));
 }
 
+void World::Heal() const {
+  for (const std::string& device : {first_device(), second_device()}) {
+    Fault(device, "up");
+    Fault(device, "clear");
+  }
+}
+
 }  // namespace railhop::conformance

@@ -81,6 +81,8 @@ class World {
 
   // Runs the fault command. Fails when there is none or it fails.
   void Fault(const std::string& device, const std::string& words) const;
+  // Takes every fault of both devices away again.
+  void Heal() const;
 
  private:
   std::vector<std::string> devices_;
