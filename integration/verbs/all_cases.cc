@@ -6,11 +6,12 @@ namespace railhop::conformance {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto* group : {DeviceCases, LifecycleCases, QpStateCases, QpAttributeCases, TransferCases,
-                      ScatterGatherCases, CompletionCases, ChannelCases, OrderingCases,
-                      MemoryKeyCases, LocalErrorCases, RnrCases, RetryCases, ErrorStateCases,
-                      ResetCases, UnreliableCases, WrApiCases, EventCases, ThreadCases,
-                      ProcessCases, ScaleCases}) {
+  for (auto* group :
+       {DeviceCases,        LifecycleCases,  QpStateCases, QpAttributeCases, TransferCases,
+        ScatterGatherCases, CompletionCases, ChannelCases, OrderingCases,    MemoryKeyCases,
+        LocalErrorCases,    RnrCases,        RetryCases,   ErrorStateCases,  ResetCases,
+        UnreliableCases,    WrApiCases,      EventCases,   ThreadCases,      ProcessCases,
+        ScaleCases}) {
     std::vector<Case> cases = group();
     all.insert(all.end(), std::make_move_iterator(cases.begin()),
                std::make_move_iterator(cases.end()));

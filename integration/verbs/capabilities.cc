@@ -64,8 +64,9 @@ bool HasCqEx(World& world) {
 bool CanReRegister(World& world) {
   Side side(world, world.first_device());
   Region region = side.NewRegion(4096);
-  return world.v.rereg_mr != nullptr && world.v.rereg_mr(region.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr,
-                                                        nullptr, 0, IBV_ACCESS_LOCAL_WRITE) == 0;
+  return world.v.rereg_mr != nullptr &&
+         world.v.rereg_mr(region.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                          IBV_ACCESS_LOCAL_WRITE) == 0;
 }
 
 bool HasIova(World& world) {

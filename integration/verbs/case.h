@@ -1,7 +1,8 @@
 // A conformance case and what it says about a library.
 //
-// A case is a function with a name, the clause it follows and the capabilities it needs. It passes by returning
-// and fails by throwing CaseFailure; the Expect... functions below throw it with the place and the values.
+// A case is a function with a name, the clause it follows and the capabilities it needs. It passes
+// by returning and fails by throwing CaseFailure; the Expect... functions below throw it with the
+// place and the values.
 #ifndef RAILHOP_INTEGRATION_VERBS_CASE_H_
 #define RAILHOP_INTEGRATION_VERBS_CASE_H_
 
@@ -34,8 +35,8 @@ struct CaseFailure {
   throw CaseFailure{name + ":" + std::to_string(line) + ": " + text};
 }
 
-inline void ExpectTrue(bool condition, const std::string& what,
-                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+inline void ExpectTrue(bool condition, const std::string& what, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
   if (!condition) Fail(what, file, line);
 }
 

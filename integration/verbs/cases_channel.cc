@@ -1,4 +1,5 @@
-// Completion channels: one event for each arming, none is missed, and destroying waits for acknowledgements.
+// Completion channels: one event for each arming, none is missed, and destroying waits for
+// acknowledgements.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -82,7 +83,8 @@ void OneEventForEachArming(World& world) {
   ExpectEvent(world, pair.second, pair.second.recv_channel, pair.second.recv_cq);
 }
 
-// What is in the queue before arming gives no event; polling once more after arming is what closes the gap.
+// What is in the queue before arming gives no event; polling once more after arming is what closes
+// the gap.
 void ArmThenPoll(World& world) {
   Pair pair(world, kChannels, {});
   uint64_t seen = 0;
@@ -103,7 +105,8 @@ void ArmThenPoll(World& world) {
   ExpectEq(seen, 200u, "completions");
 }
 
-// The classic loop: wait, arm, poll until empty. A thread sends at its own pace; none may be missed.
+// The classic loop: wait, arm, poll until empty. A thread sends at its own pace; none may be
+// missed.
 void NoMissedEvent(World& world) {
   Pair pair(world, kChannels, {});
   constexpr int kMessages = 300;

@@ -1,4 +1,5 @@
-// Completion queues: which requests complete, in what order, and what happens when there is no room.
+// Completion queues: which requests complete, in what order, and what happens when there is no
+// room.
 #include <errno.h>
 #include <poll.h>
 
@@ -61,8 +62,7 @@ void UnsignalledErrorCompletes(World& world) {
   Pair pair(world);
   Region local = pair.first.NewRegion(8), target = pair.second.NewRegion(8);
   std::vector<ibv_sge> list = {local.Sge(0, 8)};
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 5, list, target.addr() + 4, target.mr->rkey, 0));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 5, list, target.addr() + 4, target.mr->rkey, 0));
   ExpectCompletion(world, pair.first.send_cq, 5, IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -133,11 +133,13 @@ void Overflow(World& world) {
   for (; posted < count; ++posted) {
     // The send queue may be full until the device has caught up, and for good once it has failed.
     int error = 0;
-    world.WaitUntil([&] {
-      error = pair.first.PostSend(RdmaWr(IBV_WR_RDMA_WRITE, static_cast<uint64_t>(posted), list,
-                                         target.addr(), target.mr->rkey));
-      return error != ENOMEM;
-    }, 0.5);
+    world.WaitUntil(
+        [&] {
+          error = pair.first.PostSend(RdmaWr(IBV_WR_RDMA_WRITE, static_cast<uint64_t>(posted), list,
+                                             target.addr(), target.mr->rkey));
+          return error != ENOMEM;
+        },
+        0.5);
     if (error != 0) break;
   }
   ExpectTrue(posted > room, "more posted than the queue has room for");
@@ -207,7 +209,8 @@ void ExtendedCq(World& world) {
   wr.imm_data = 99;
   side.MustSend(wr);
   ibv_poll_cq_attr poll_attr = {};
-  ExpectTrue(world.WaitUntil([&] { return ibv_start_poll(cq, &poll_attr) == 0; }), "ibv_start_poll");
+  ExpectTrue(world.WaitUntil([&] { return ibv_start_poll(cq, &poll_attr) == 0; }),
+             "ibv_start_poll");
   ExpectEq(+cq->status, +IBV_WC_SUCCESS, "status");
   ExpectEq(cq->wr_id, 1u, "wr_id");
   ExpectEq(ibv_wc_read_opcode(cq), IBV_WC_RECV, "opcode");
@@ -238,8 +241,7 @@ std::vector<Case> CompletionCases() {
        Overflow},
       {"Cq.Resize_KeepsCompletions", "man ibv_resize_cq", resize, Resize},
       {"Cq.ResizeBelowContents_Einval", "man ibv_resize_cq", resize, ResizeTooSmall},
-      {"Cq.QpDestroyedWithCompletions_PollIsSafe", "IBTA 10.2.4.4", none,
-       DestroyQpWithCompletions},
+      {"Cq.QpDestroyedWithCompletions_PollIsSafe", "IBTA 10.2.4.4", none, DestroyQpWithCompletions},
       {"Cq.Extended_PollsOneByOne", "man ibv_create_cq_ex", {"cq_ex"}, ExtendedCq},
   };
 }

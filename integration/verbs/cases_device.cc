@@ -146,9 +146,9 @@ void GidExOutOfRange(World& world) {
   Device device(world, world.first_device());
   ibv_gid_entry entry = {};
   const auto beyond = static_cast<uint32_t>(device.port_attr.gid_tbl_len);
-  ExpectEq(world.v.query_gid_ex(device.context, world.options.port, beyond, &entry, 0,
-                                sizeof entry),
-           EINVAL, "an index beyond the table");
+  ExpectEq(
+      world.v.query_gid_ex(device.context, world.options.port, beyond, &entry, 0, sizeof entry),
+      EINVAL, "an index beyond the table");
   ExpectEq(world.v.query_gid_ex(device.context, device.attr.phys_port_cnt + 1u, 0, &entry, 0,
                                 sizeof entry),
            EINVAL, "a port beyond the last");
@@ -157,8 +157,8 @@ void GidExOutOfRange(World& world) {
 void GidTableListsAll(World& world) {
   Device device(world, world.first_device());
   std::vector<ibv_gid_entry> entries(512);
-  const ssize_t count = world.v.query_gid_table(device.context, entries.data(), entries.size(), 0,
-                                                sizeof entries[0]);
+  const ssize_t count =
+      world.v.query_gid_table(device.context, entries.data(), entries.size(), 0, sizeof entries[0]);
   ExpectTrue(count > 0, "ibv_query_gid_table finds entries");
   bool found = false;
   for (ssize_t i = 0; i < count; ++i) {
@@ -177,10 +177,10 @@ void GidTableListsAll(World& world) {
 void GidTableWithoutRoom(World& world) {
   Device device(world, world.first_device());
   std::vector<ibv_gid_entry> entries(512);
-  const ssize_t all = world.v.query_gid_table(device.context, entries.data(), entries.size(), 0,
-                                              sizeof entries[0]);
-  const ssize_t none = world.v.query_gid_table(device.context, entries.data(), 0, 0,
-                                               sizeof entries[0]);
+  const ssize_t all =
+      world.v.query_gid_table(device.context, entries.data(), entries.size(), 0, sizeof entries[0]);
+  const ssize_t none =
+      world.v.query_gid_table(device.context, entries.data(), 0, 0, sizeof entries[0]);
   ExpectTrue(all > 0, "entries with room");
   ExpectEq(none, static_cast<ssize_t>(-EINVAL), "entries without room");
 }
@@ -190,8 +190,8 @@ void PkeyTable(World& world) {
   __be16 pkey = 0;
   ExpectEq(world.v.query_pkey(device.context, world.options.port, 0, &pkey), 0, "ibv_query_pkey");
   ExpectEq(pkey & htobe16(0x7fff), htobe16(0x7fff), "the first P_Key is the default one");
-  ExpectTrue(world.v.query_pkey(device.context, world.options.port,
-                                device.port_attr.pkey_tbl_len, &pkey) != 0,
+  ExpectTrue(world.v.query_pkey(device.context, world.options.port, device.port_attr.pkey_tbl_len,
+                                &pkey) != 0,
              "an index beyond the table is refused");
 }
 

@@ -20,20 +20,23 @@ bool HasEvent(const Side& side) {
   return poll(&wait, 1, 0) == 1;
 }
 
-// Waits for an event of `type`, skipping others of the kinds that may come along, and acknowledges all.
+// Waits for an event of `type`, skipping others of the kinds that may come along, and acknowledges
+// all.
 ibv_async_event ExpectEvent(World& world, const Side& side, int type, double seconds = 5,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const double end = world.Now() + seconds * world.options.time_factor;
   std::string seen;
   while (world.WaitUntil([&] { return HasEvent(side); }, std::max(0.0, end - world.Now()))) {
     ibv_async_event event = {};
-    ExpectEq(world.v.get_async_event(side.device->context, &event), 0, "get_async_event", file, line);
+    ExpectEq(world.v.get_async_event(side.device->context, &event), 0, "get_async_event", file,
+             line);
     const ibv_async_event copy = event;
     world.v.ack_async_event(&event);
     if (copy.event_type == type) return copy;
     seen += " " + std::to_string(copy.event_type);
   }
-  Fail("no event " + std::to_string(type) + "; seen:" + (seen.empty() ? " none" : seen), file, line);
+  Fail("no event " + std::to_string(type) + "; seen:" + (seen.empty() ? " none" : seen), file,
+       line);
 }
 
 void QuietWithoutReason(World& world) {
@@ -76,8 +79,7 @@ void RefusedRequestIsReported(World& world) {
   Pair pair(world);
   Region local = pair.first.NewRegion(64), target = pair.second.NewRegion(64);
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr() + 1, target.mr->rkey));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr() + 1, target.mr->rkey));
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
   const ibv_async_event event = ExpectEvent(world, pair.second, IBV_EVENT_QP_ACCESS_ERR);
   ExpectTrue(event.element.qp == pair.second.qp, "its queue pair");
@@ -177,8 +179,7 @@ void AcksLost(World& world) {
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
   pair.second.MustRecv(9, {});
   world.Fault(world.second_device(), "blackhole tx");
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE_WITH_IMM, 5, list, target.addr(), target.mr->rkey));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE_WITH_IMM, 5, list, target.addr(), target.mr->rkey));
   ExpectCompletion(world, pair.first.send_cq, 5, IBV_WC_RETRY_EXC_ERR, 20);
   target.buffer->ExpectPattern(0, 64, 1);
   ExpectCompletion(world, pair.second.recv_cq, 9, IBV_WC_SUCCESS);

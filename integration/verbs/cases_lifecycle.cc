@@ -292,8 +292,7 @@ void MrRelaxedOrdering(World& world) {
   local.buffer->Fill(9);
   Region target = pair.second.NewRegion(4096, kAllAccess | IBV_ACCESS_RELAXED_ORDERING);
   std::vector<ibv_sge> list = {local.Sge(0, 4096)};
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey));
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
   ExpectTrue(world.WaitUntil([&] { return target.data()[4095] == Buffer::Pattern(9, 4095); }),
              "the data arrives");
@@ -334,8 +333,7 @@ std::vector<Case> LifecycleCases() {
       {"Pd.DeallocWithRegion_Ebusy", "man ibv_alloc_pd", none, PdBusyByMr},
       {"Pd.DeallocWithQp_Ebusy", "man ibv_alloc_pd", none, PdBusyByQp},
       {"Cq.DestroyWithQp_Ebusy", "man ibv_create_cq", none, CqBusyByQp},
-      {"Channel.DestroyWithCq_Ebusy", "man ibv_create_comp_channel", {"channels"},
-       ChannelBusyByCq},
+      {"Channel.DestroyWithCq_Ebusy", "man ibv_create_comp_channel", {"channels"}, ChannelBusyByCq},
       {"Cq.Create_AtLeastAsManyEntries", "man ibv_create_cq", none, CqKeepsPromise},
       {"Cq.CreateBadSize_Refused", "man ibv_create_cq", none, CqBadSize},
       {"Cq.CreateBadVector_Einval", "man ibv_create_cq", none, CqBadVector},
@@ -357,7 +355,9 @@ std::vector<Case> LifecycleCases() {
       {"Mr.ManyRegions_KeysDiffer", "IBTA 10.6.3", none, MrKeysDiffer},
       {"Mr.SameMemoryTwice_KeysAreIndependent", "IBTA 10.6.3", none, MrOverlap},
       {"Mr.RelaxedOrdering_IsAcceptedAndDelivers", "man ibv_reg_mr", none, MrRelaxedOrdering},
-      {"Mr.ReRegisterWithFewerRights_IsRefusedRemotely", "man ibv_rereg_mr", {"rereg_mr"},
+      {"Mr.ReRegisterWithFewerRights_IsRefusedRemotely",
+       "man ibv_rereg_mr",
+       {"rereg_mr"},
        MrReRegister},
       {"Objects.MadeAndDestroyed50Times_StillWork", "man ibv_destroy_qp", none,
        CreateAndDestroyOften},

@@ -35,9 +35,7 @@ void BadLocalList(World& world, ibv_wr_opcode opcode,
   if (opcode != IBV_WR_RDMA_READ) target.buffer->ExpectPattern(0, 64, 2);
 }
 
-ibv_sge BadKey(const Region& region) {
-  return {region.addr(), 64, region.mr->lkey ^ 0x55555500};
-}
+ibv_sge BadKey(const Region& region) { return {region.addr(), 64, region.mr->lkey ^ 0x55555500}; }
 ibv_sge TooLong(const Region& region) { return region.Sge(1, 64); }
 ibv_sge TooEarly(const Region& region) { return {region.addr() - 1, 64, region.mr->lkey}; }
 
@@ -78,7 +76,8 @@ void SendFromReadOnlyRegion(World& world) {
   target.buffer->ExpectPattern(0, 64, 1);
 }
 
-// A message longer than the receive: the receiver says length, the sender hears of an invalid request.
+// A message longer than the receive: the receiver says length, the sender hears of an invalid
+// request.
 void ReceiveTooSmall(World& world, size_t room, size_t message) {
   Pair pair(world);
   Region source = pair.first.NewRegion(message), sink = pair.second.NewRegion(room);
@@ -92,7 +91,8 @@ void ReceiveTooSmall(World& world, size_t room, size_t message) {
   ExpectFlushed(world, pair.second, pair.second.recv_cq, 11, 12);
 }
 
-// A receive whose memory is not its own: the receiver says protection, the sender hears of an operation error.
+// A receive whose memory is not its own: the receiver says protection, the sender hears of an
+// operation error.
 void ReceiveWithBadKey(World& world) {
   Pair pair(world);
   Region source = pair.first.NewRegion(64), sink = pair.second.NewRegion(64);
@@ -114,8 +114,8 @@ void FlushBehindRemoteError(World& world) {
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
   std::vector<ibv_send_wr> wrs;
   for (uint64_t i = 0; i < 10; ++i) {
-    wrs.push_back(RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr() + (i == 4 ? 1 : 0),
-                         target.mr->rkey));
+    wrs.push_back(
+        RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr() + (i == 4 ? 1 : 0), target.mr->rkey));
   }
   for (size_t i = 0; i + 1 < wrs.size(); ++i) wrs[i].next = &wrs[i + 1];
   pair.first.MustSend(wrs[0]);
@@ -126,15 +126,15 @@ void FlushBehindRemoteError(World& world) {
   ExpectFlushed(world, pair.first, pair.first.send_cq, 5, 10);
 }
 
-// The responder that refused is in error as well: its receives are flushed and its own requests, too.
+// The responder that refused is in error as well: its receives are flushed and its own requests,
+// too.
 void ResponderOfRefusedRequest(World& world) {
   Pair pair(world);
   Region local = pair.first.NewRegion(64), target = pair.second.NewRegion(64);
   pair.second.MustRecv(31, {});
   pair.second.MustRecv(32, {});
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 3, list, target.addr() + 1, target.mr->rkey));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 3, list, target.addr() + 1, target.mr->rkey));
   ExpectCompletion(world, pair.first.send_cq, 3, IBV_WC_REM_ACCESS_ERR);
   ExpectTrue(world.WaitUntil([&] { return pair.second.State() == IBV_QPS_ERR; }, 3),
              "the responder's queue pair goes to ERR");

@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kBytes = 4096;
 
-// A request with `remote` and `rkey` that must be refused by the responder, and change nothing there.
+// A request with `remote` and `rkey` that must be refused by the responder, and change nothing
+// there.
 void ExpectRefused(World& world, Pair& pair, const Region& target, ibv_wr_opcode opcode,
                    uint64_t remote, uint32_t rkey, size_t length = 64) {
   Region local = pair.first.NewRegion(length + 1);
@@ -36,8 +37,8 @@ struct Spot {
 void OutOfBounds(World& world, ibv_wr_opcode opcode, Spot spot) {
   Pair pair(world);
   Region target = pair.second.NewRegion(kBytes);
-  ExpectRefused(world, pair, target, opcode,
-                target.addr() + static_cast<uint64_t>(spot.offset), target.mr->rkey, spot.length);
+  ExpectRefused(world, pair, target, opcode, target.addr() + static_cast<uint64_t>(spot.offset),
+                target.mr->rkey, spot.length);
 }
 
 void BadRkey(World& world, ibv_wr_opcode opcode) {
@@ -94,7 +95,8 @@ void ReusedSlot(World& world) {
 // The very first and last bytes are inside.
 void EdgesAreInside(World& world) {
   Pair pair(world);
-  Region local = pair.first.NewRegion(kBytes), target = pair.second.NewRegion(kBytes, kAllAccess, 7);
+  Region local = pair.first.NewRegion(kBytes),
+         target = pair.second.NewRegion(kBytes, kAllAccess, 7);
   local.buffer->Fill(1);
   for (const Spot spot : {Spot{0, 1}, Spot{kBytes - 1, 1}, Spot{0, kBytes}}) {
     std::vector<ibv_sge> list = {local.Sge(0, spot.length)};
@@ -129,8 +131,8 @@ void OtherAddress(World& world) {
   Pair pair(world);
   constexpr uint64_t kStart = 0x7000000000;
   Buffer& buffer = world.NewBuffer(kBytes);
-  ibv_mr* mr = world.v.reg_mr_iova2(pair.second.pd, buffer.data(), kBytes, kStart + (buffer.addr() & 4095),
-                                    kAllAccess);
+  ibv_mr* mr = world.v.reg_mr_iova2(pair.second.pd, buffer.data(), kBytes,
+                                    kStart + (buffer.addr() & 4095), kAllAccess);
   ExpectTrue(mr != nullptr, "ibv_reg_mr_iova2");
   const uint64_t start = kStart + (buffer.addr() & 4095);
   Region local = pair.first.NewRegion(100);
@@ -149,8 +151,8 @@ void OtherAddressLocally(World& world) {
   Pair pair(world);
   Buffer& buffer = world.NewBuffer(kBytes);
   buffer.Fill(4);
-  ibv_mr* mr = world.v.reg_mr_iova2(pair.first.pd, buffer.data(), kBytes, buffer.addr() & 4095,
-                                    kAllAccess);
+  ibv_mr* mr =
+      world.v.reg_mr_iova2(pair.first.pd, buffer.data(), kBytes, buffer.addr() & 4095, kAllAccess);
   ExpectTrue(mr != nullptr, "ibv_reg_mr_iova2 from near zero");
   Region target = pair.second.NewRegion(100);
   std::vector<ibv_sge> list = {{(buffer.addr() & 4095) + 50, 100, mr->lkey}};
@@ -172,7 +174,8 @@ void QpRights(World& world, ibv_wr_opcode opcode, int access) {
   target.buffer->ExpectPattern(0, kBytes, 2);
 }
 
-// A message of several packets that leaves the region: nothing behind its end, an error for the whole.
+// A message of several packets that leaves the region: nothing behind its end, an error for the
+// whole.
 void LongMessageLeavesRegion(World& world) {
   Pair pair(world);
   Region local = pair.first.NewRegion(3 * kBytes), target = pair.second.NewRegion(2 * kBytes + 10);
@@ -187,8 +190,8 @@ void AtomicUnaligned(World& world) {
   Region result = pair.first.NewRegion(8), target = pair.second.NewRegion(kBytes);
   target.buffer->Fill(2);
   std::vector<ibv_sge> list = {result.Sge(0, 8)};
-  const int error = pair.first.PostSend(AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 3, list,
-                                                 target.addr() + 4, target.mr->rkey, 1, 0));
+  const int error = pair.first.PostSend(
+      AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 3, list, target.addr() + 4, target.mr->rkey, 1, 0));
   if (error == EINVAL) return;  // found while posting: as good
   ExpectEq(error, 0, "ibv_post_send");
   const ibv_wc wc = PollOne(world, pair.first.send_cq);
@@ -205,9 +208,8 @@ std::vector<Case> MemoryKeyCases() {
   const struct {
     const char* name;
     Spot spot;
-  } spots[] = {{"OneByteBefore", {-1, 64}},
-               {"OneByteTooLong", {kBytes - 63, 64}},
-               {"Behind", {kBytes, 1}}};
+  } spots[] = {
+      {"OneByteBefore", {-1, 64}}, {"OneByteTooLong", {kBytes - 63, 64}}, {"Behind", {kBytes, 1}}};
   for (const auto& spot : spots) {
     cases.push_back({std::string("Key.Write") + spot.name + "_RemAccessErrAndUntouched", key, none,
                      [=](World& w) { OutOfBounds(w, IBV_WR_RDMA_WRITE, spot.spot); }});

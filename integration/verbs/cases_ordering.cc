@@ -19,8 +19,7 @@ void DataBeforeCompletion(World& world, ibv_wr_opcode last) {
     source.buffer->Fill(round);
     memset(target.data(), 0, kBytes);
     pair.second.MustRecv(round, {});
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey, 0));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey, 0));
     pair.first.MustSend(RdmaWr(last, 2, nothing, target.addr(), target.mr->rkey));
     ExpectCompletion(world, pair.second.recv_cq, round, IBV_WC_SUCCESS);
     target.buffer->ExpectPattern(0, kBytes, round);
@@ -35,8 +34,7 @@ void SuccessMeansPlaced(World& world) {
   std::vector<ibv_sge> list = {source.Sge(0, 5000)};
   for (uint32_t round = 0; round < 100; ++round) {
     source.buffer->Fill(round);
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_WRITE, round, list, target.addr(), target.mr->rkey));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, round, list, target.addr(), target.mr->rkey));
     ExpectCompletion(world, pair.first.send_cq, round, IBV_WC_SUCCESS);
     target.buffer->ExpectPattern(0, 5000, round);
   }
@@ -49,10 +47,8 @@ void ReadSeesWriteBefore(World& world) {
   std::vector<ibv_sge> out = {source.Sge(0, 5000)}, in = {back.Sge(0, 5000)};
   for (uint32_t round = 0; round < 50; ++round) {
     source.buffer->Fill(round);
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_WRITE, 1, out, target.addr(), target.mr->rkey, 0));
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_READ, 2, in, target.addr(), target.mr->rkey));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, out, target.addr(), target.mr->rkey, 0));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_READ, 2, in, target.addr(), target.mr->rkey));
     ExpectCompletion(world, pair.first.send_cq, 2, IBV_WC_SUCCESS);
     back.buffer->ExpectPattern(0, 5000, round);
   }
@@ -66,8 +62,7 @@ void FencedWriteSendsWhatWasRead(World& world) {
   std::vector<ibv_sge> list = {middle.Sge(0, 4000)};
   for (uint32_t round = 0; round < 50; ++round) {
     source.buffer->Fill(round);
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_READ, 1, list, source.addr(), source.mr->rkey));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_READ, 1, list, source.addr(), source.mr->rkey));
     pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 2, list, target.addr(), target.mr->rkey,
                                IBV_SEND_SIGNALED | IBV_SEND_FENCE));
     ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
@@ -106,8 +101,8 @@ void ReceivesInOrder(World& world) {
   for (uint64_t i = 0; i < 20; ++i) pair.second.MustRecv(i, {sink.Sge(i * 64, 64)});
   for (uint64_t i = 0; i < 20; ++i) {
     const bool send = i % 3 != 0;
-    ibv_send_wr wr = RdmaWr(send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, i, list,
-                            target.addr(), target.mr->rkey);
+    ibv_send_wr wr = RdmaWr(send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, i, list, target.addr(),
+                            target.mr->rkey);
     if (send) wr.wr = {};
     wr.imm_data = static_cast<uint32_t>(i);
     pair.first.MustSend(wr);
@@ -142,7 +137,8 @@ void LastWriteWins(World& world) {
   target.buffer->ExpectPattern(0, 3000, 19);
 }
 
-// A program that polls memory for the last eight bytes of an eight-byte write never sees half of it.
+// A program that polls memory for the last eight bytes of an eight-byte write never sees half of
+// it.
 void EightBytesAtOnce(World& world) {
   Pair pair(world);
   Region source = pair.first.NewRegion(8), target = pair.second.NewRegion(8);
@@ -156,7 +152,8 @@ void EightBytesAtOnce(World& world) {
     ExpectTrue(world.WaitUntil([&] {
       seen = to->load(std::memory_order_acquire);
       return seen != (i - 1) * 0x0101010101010101;
-    }), "the word changes");
+    }),
+               "the word changes");
     ExpectEq(seen, i * 0x0101010101010101, "the whole word");
     ExpectCompletion(world, pair.first.send_cq, i, IBV_WC_SUCCESS);
   }

@@ -158,7 +158,8 @@ void OneSided(World& world) {
   ExpectEq(peer.Wait(), 0, "status of the other process");
 }
 
-// The peer dies at a random point of the traffic: successes, then 12 or nothing worse, then flushes.
+// The peer dies at a random point of the traffic: successes, then 12 or nothing worse, then
+// flushes.
 void KilledPeer(World& world, uint32_t seed) {
   std::minstd_rand random(seed);
   const ConnectOptions options = {.retry_count = 1};
@@ -189,7 +190,7 @@ void KilledPeer(World& world, uint32_t seed) {
       continue;
     }
     ExpectEq(wc.wr_id, completed++, "order");
-    const int expected = failed ? IBV_WC_WR_FLUSH_ERR
+    const int expected = failed                        ? IBV_WC_WR_FLUSH_ERR
                          : wc.status == IBV_WC_SUCCESS ? IBV_WC_SUCCESS
                                                        : IBV_WC_RETRY_EXC_ERR;
     ExpectEq(static_cast<int>(wc.status), expected, "status");
@@ -281,9 +282,9 @@ std::vector<Case> ProcessCases() {
       {"Processes.ForkAndExec_DoesNoHarm", "man ibv_fork_init", processes, ForkAndExec},
   };
   for (uint32_t seed = 1; seed <= 5; ++seed) {
-    cases.push_back({"Processes.PeerKilledAtRandomPoint" + std::to_string(seed) +
-                         "_SuccessesThen12ThenFlush",
-                     retry, processes, [=](World& world) { KilledPeer(world, seed); }});
+    cases.push_back(
+        {"Processes.PeerKilledAtRandomPoint" + std::to_string(seed) + "_SuccessesThen12ThenFlush",
+         retry, processes, [=](World& world) { KilledPeer(world, seed); }});
   }
   return cases;
 }

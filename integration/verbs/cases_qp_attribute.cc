@@ -1,4 +1,5 @@
-// Attributes of queue pairs: values out of range are refused, good ones are read back, changes in RTS act.
+// Attributes of queue pairs: values out of range are refused, good ones are read back, changes in
+// RTS act.
 #include <errno.h>
 #include <string.h>
 
@@ -26,10 +27,11 @@ void InitValues(World& world) {
   Side side(world, world.first_device());
   const ibv_device_attr attr = side.device->attr;
   const uint16_t pkeys = side.device->port_attr.pkey_tbl_len;
-  RefuseEach(side, side.InitChange(),
-             {{"port 0", [](ibv_qp_attr* a) { a->port_num = 0; }},
-              {"port beyond the last", [&](ibv_qp_attr* a) { a->port_num = attr.phys_port_cnt + 1; }},
-              {"P_Key index beyond the table", [&](ibv_qp_attr* a) { a->pkey_index = pkeys; }}});
+  RefuseEach(
+      side, side.InitChange(),
+      {{"port 0", [](ibv_qp_attr* a) { a->port_num = 0; }},
+       {"port beyond the last", [&](ibv_qp_attr* a) { a->port_num = attr.phys_port_cnt + 1; }},
+       {"P_Key index beyond the table", [&](ibv_qp_attr* a) { a->pkey_index = pkeys; }}});
 }
 
 void PathMtuValues(World& world) {
@@ -40,9 +42,8 @@ void PathMtuValues(World& world) {
       {"path MTU 0", [](ibv_qp_attr* a) { a->path_mtu = static_cast<ibv_mtu>(0); }},
       {"path MTU code 6", [](ibv_qp_attr* a) { a->path_mtu = static_cast<ibv_mtu>(6); }}};
   if (active < IBV_MTU_4096) {
-    bad.push_back({"path MTU above the port's", [&](ibv_qp_attr* a) {
-                     a->path_mtu = static_cast<ibv_mtu>(active + 1);
-                   }});
+    bad.push_back({"path MTU above the port's",
+                   [&](ibv_qp_attr* a) { a->path_mtu = static_cast<ibv_mtu>(active + 1); }});
   }
   RefuseEach(side, side.RtrChange(side, {}, 0), bad);
 }
@@ -53,8 +54,9 @@ void RtrValues(World& world) {
   const int most = side.device->attr.max_qp_rd_atom;
   std::vector<Spoiled> bad;
   if (most < 255) {
-    bad.push_back({"max_dest_rd_atomic above the device's",
-                   [&](ibv_qp_attr* a) { a->max_dest_rd_atomic = static_cast<uint8_t>(most + 1); }});
+    bad.push_back({"max_dest_rd_atomic above the device's", [&](ibv_qp_attr* a) {
+                     a->max_dest_rd_atomic = static_cast<uint8_t>(most + 1);
+                   }});
   }
   bad.push_back({"min_rnr_timer 32", [](ibv_qp_attr* a) { a->min_rnr_timer = 32; }});
   RefuseEach(side, side.RtrChange(side, {}, 0), bad);
@@ -88,17 +90,21 @@ void TooManyReads(World& world) {
   side.MustModify(side.RtrChange(side, {}, 0));
   const int most = side.device->attr.max_qp_init_rd_atom;
   if (most >= 255) return side.MustModify(side.RtsChange({}, 0));
-  RefuseEach(side, side.RtsChange({}, 0), {{"max_rd_atomic above the device's", [&](ibv_qp_attr* a) {
-                                              a->max_rd_atomic = static_cast<uint8_t>(most + 1);
-                                            }}});
+  RefuseEach(side, side.RtsChange({}, 0),
+             {{"max_rd_atomic above the device's",
+               [&](ibv_qp_attr* a) { a->max_rd_atomic = static_cast<uint8_t>(most + 1); }}});
 }
 
 void ReadsBack(World& world) {
   Side side(world, world.first_device(), {.sig_all = true});
   const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   side.MustModify(side.InitChange(rights));
-  ConnectOptions options = {.mtu = IBV_MTU_512, .timeout = 17, .retry_count = 5, .rnr_retry = 4,
-                            .min_rnr_timer = 11, .rd_atomic = 2};
+  ConnectOptions options = {.mtu = IBV_MTU_512,
+                            .timeout = 17,
+                            .retry_count = 5,
+                            .rnr_retry = 4,
+                            .min_rnr_timer = 11,
+                            .rd_atomic = 2};
   QpChange rtr = side.RtrChange(side, options, 0xabcdef);
   rtr.attr.ah_attr.sl = 3;
   rtr.attr.ah_attr.grh.traffic_class = 106;
@@ -144,8 +150,7 @@ void RightsChangedInRts(World& world) {
   Region local = pair.first.NewRegion(64);
   Region target = pair.second.NewRegion(64);
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
-  const ibv_send_wr write =
-      RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey);
+  const ibv_send_wr write = RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey);
   pair.first.MustSend(write);
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
   QpChange change;

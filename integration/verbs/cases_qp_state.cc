@@ -12,16 +12,21 @@ constexpr const char* kNames[] = {"Reset", "Init", "Rtr", "Rts", "Sqd", "Sqe", "
 
 enum class Rule { kAllowed, kRefused, kEither };
 
-// IBTA 10.3.1, figure of the QP states. RESET to ERR: the figure allows ERR from any state, but the kernel's
-// table does not list it, so programs may rely on neither.
+// IBTA 10.3.1, figure of the QP states. RESET to ERR: the figure allows ERR from any state, but the
+// kernel's table does not list it, so programs may rely on neither.
 constexpr Rule kRules[6][6] = {
     // to:  RESET            INIT             RTR              RTS              SQD              ERR
     {Rule::kAllowed, Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kRefused, Rule::kEither},
-    {Rule::kAllowed, Rule::kAllowed, Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed},
-    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kRefused, Rule::kAllowed},
-    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kAllowed, Rule::kAllowed},
-    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kAllowed, Rule::kAllowed},
-    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kRefused, Rule::kRefused, Rule::kAllowed},
+    {Rule::kAllowed, Rule::kAllowed, Rule::kAllowed, Rule::kRefused, Rule::kRefused,
+     Rule::kAllowed},
+    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kRefused,
+     Rule::kAllowed},
+    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kAllowed,
+     Rule::kAllowed},
+    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kAllowed, Rule::kAllowed,
+     Rule::kAllowed},
+    {Rule::kAllowed, Rule::kRefused, Rule::kRefused, Rule::kRefused, Rule::kRefused,
+     Rule::kAllowed},
 };
 
 // Brings a queue pair that points at itself from RESET to `state`.
@@ -40,12 +45,15 @@ void Reach(const Side& side, ibv_qp_state state) {
 // All that a transition to `to` from `from` may need.
 QpChange ChangeFor(const Side& side, ibv_qp_state from, ibv_qp_state to) {
   switch (to) {
-    case IBV_QPS_INIT: return side.InitChange();
-    case IBV_QPS_RTR: return side.RtrChange(side, {}, 100);
+    case IBV_QPS_INIT:
+      return side.InitChange();
+    case IBV_QPS_RTR:
+      return side.RtrChange(side, {}, 100);
     case IBV_QPS_RTS:
       if (from == IBV_QPS_RTS || from == IBV_QPS_SQD) return Side::StateChange(IBV_QPS_RTS);
       return side.RtsChange({}, 100);
-    default: return Side::StateChange(to);
+    default:
+      return Side::StateChange(to);
   }
 }
 
@@ -201,8 +209,8 @@ std::vector<Case> QpStateCases() {
                                : rule == Rule::kRefused ? "Einval"
                                                         : "AllowedOrEinval";
       Case c;
-      c.name = std::string("QpState.") + kNames[kStates[from]] + "To" + kNames[kStates[to]] + "_" +
-               word;
+      c.name =
+          std::string("QpState.") + kNames[kStates[from]] + "To" + kNames[kStates[to]] + "_" + word;
       c.clause = "IBTA 10.3.1; man ibv_modify_qp";
       if (kStates[from] == IBV_QPS_SQD || (kStates[to] == IBV_QPS_SQD && rule == Rule::kAllowed)) {
         c.needs = {"sqd"};
@@ -215,7 +223,9 @@ std::vector<Case> QpStateCases() {
   const std::vector<Case> more = {
       {"QpState.RcWithoutRequiredAttribute_Einval", "man ibv_modify_qp, table for RC", none,
        [](World& world) { RequiredAttributes(world, IBV_QPT_RC); }},
-      {"QpState.UcWithoutRequiredAttribute_Einval", "man ibv_modify_qp, table for UC", {"uc"},
+      {"QpState.UcWithoutRequiredAttribute_Einval",
+       "man ibv_modify_qp, table for UC",
+       {"uc"},
        [](World& world) { RequiredAttributes(world, IBV_QPT_UC); }},
       {"QpState.AttributeThatDoesNotBelong_Einval", "man ibv_modify_qp", none, SurplusAttributes},
       {"QpState.WrongCurrentState_Einval", "man ibv_modify_qp, IBV_QP_CUR_STATE", none,

@@ -107,8 +107,7 @@ void Reuse(World& world) {
   std::vector<ibv_sge> list = {local.Sge(0, 3000)};
   for (uint32_t life = 0; life < 20; ++life) {
     local.buffer->Fill(life);
-    pair.first.MustSend(
-        RdmaWr(IBV_WR_RDMA_WRITE, life, list, target.addr(), target.mr->rkey));
+    pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, life, list, target.addr(), target.mr->rkey));
     ExpectCompletion(world, pair.first.send_cq, life, IBV_WC_SUCCESS);
     target.buffer->ExpectPattern(0, 3000, life);
     if (life % 3 == 1) {
@@ -138,9 +137,7 @@ void OldLifeDoesNotReachNew(World& world) {
   Connect(third, pair.second, {.first_psn = 0x700000, .second_psn = 3});
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
   for (size_t i = 0; i < 64; ++i) ExpectEq(target.data()[i], 0, "a byte of the target");
-  third.MustSend([&] {
-    return RdmaWr(IBV_WR_RDMA_WRITE_WITH_IMM, 2, Nothing(), 0, 0);
-  }());
+  third.MustSend([&] { return RdmaWr(IBV_WR_RDMA_WRITE_WITH_IMM, 2, Nothing(), 0, 0); }());
   pair.second.MustRecv(5, {});
   ExpectCompletion(world, third.send_cq, 2, IBV_WC_SUCCESS);
   ExpectCompletion(world, pair.second.recv_cq, 5, IBV_WC_SUCCESS);

@@ -97,7 +97,8 @@ void ExpectRetryExceeded(World& world, const Side& side, uint8_t retry_count) {
   ExpectCompletion(world, side.send_cq, 0, IBV_WC_RETRY_EXC_ERR, 20);
   const double took = world.Now() - start;
   // IBTA allows the timer to be up to four times what was asked, and never less.
-  ExpectTrue(took > 0.9 * kTick * (retry_count + 1), "not before its time: " + std::to_string(took));
+  ExpectTrue(took > 0.9 * kTick * (retry_count + 1),
+             "not before its time: " + std::to_string(took));
   ExpectTrue(took < 4.5 * kTick * (retry_count + 1) + 1.0 * world.options.time_factor,
              "not long after its time: " + std::to_string(took));
   ExpectCompletion(world, side.send_cq, 1, IBV_WC_WR_FLUSH_ERR);
@@ -185,8 +186,7 @@ std::vector<Case> RnrCases() {
       {"Rnr.RetryCountZero_FailsAtOnce", rnr, none, RnrZero},
       {"Rnr.WriteImmWithoutReceive_RnrRetryExcErr", rnr, none, RnrForWriteImm},
       {"Rnr.WriteAndRead_NeedNoReceive", rnr, none, NoRnrForWrite},
-      {"Rnr.ReceiveComesInTime_Success", rnr, none,
-       [](World& w) { RnrHeals(w, 6, 0.0); }},
+      {"Rnr.ReceiveComesInTime_Success", rnr, none, [](World& w) { RnrHeals(w, 6, 0.0); }},
       {"Rnr.CountSeven_WaitsUntilTheReceiveComes", "IBTA 9.7.5.2.8; man ibv_modify_qp", none,
        [](World& w) { RnrHeals(w, 7, 0.5); }},
       {"Rnr.TimerOfTheReceiver_IsWaitedFor", rnr, none, RnrTimerCounts},

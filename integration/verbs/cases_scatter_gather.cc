@@ -80,7 +80,8 @@ void EmptyPieces(World& world) {
   std::vector<ibv_sge> nothing;
   pair.first.MustSend(SendWr(IBV_WR_SEND, 1, nothing));
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
-  ExpectEq(ExpectCompletion(world, pair.second.recv_cq, 1, IBV_WC_SUCCESS).byte_len, 0u, "byte_len");
+  ExpectEq(ExpectCompletion(world, pair.second.recv_cq, 1, IBV_WC_SUCCESS).byte_len, 0u,
+           "byte_len");
   pair.second.MustRecv(2, {});
   pair.first.MustSend(SendWr(IBV_WR_SEND, 2, nothing));
   ExpectCompletion(world, pair.first.send_cq, 2, IBV_WC_SUCCESS);
@@ -128,8 +129,9 @@ void InlineTooLong(World& world) {
   Region source = pair.first.NewRegion(init.cap.max_inline_data + 1);
   Region target = pair.second.NewRegion(init.cap.max_inline_data + 1);
   std::vector<ibv_sge> list = {source.Sge(0, init.cap.max_inline_data + 1)};
-  const int error = pair.first.PostSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey,
-                                               IBV_SEND_SIGNALED | IBV_SEND_INLINE));
+  const int error =
+      pair.first.PostSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list, target.addr(), target.mr->rkey,
+                                 IBV_SEND_SIGNALED | IBV_SEND_INLINE));
   ExpectTrue(error != 0, "inline data beyond max_inline_data is refused");
 }
 

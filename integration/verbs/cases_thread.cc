@@ -34,14 +34,16 @@ void PostersOfOneQp(World& world) {
   std::vector<uint64_t> next(kThreads);
   bool in_order = true;
   ibv_wc wc = {};
-  const bool all = world.WaitUntil([&] {
-    if (world.v.poll_cq(pair.first.send_cq, 1, &wc) == 1) {
-      seen.insert(wc.wr_id);
-      broken = broken || wc.status != IBV_WC_SUCCESS;
-      in_order = in_order && wc.wr_id % 1000 == next[wc.wr_id / 1000]++;
-    }
-    return broken || seen.size() == kThreads * kEach;
-  }, 30);
+  const bool all = world.WaitUntil(
+      [&] {
+        if (world.v.poll_cq(pair.first.send_cq, 1, &wc) == 1) {
+          seen.insert(wc.wr_id);
+          broken = broken || wc.status != IBV_WC_SUCCESS;
+          in_order = in_order && wc.wr_id % 1000 == next[wc.wr_id / 1000]++;
+        }
+        return broken || seen.size() == kThreads * kEach;
+      },
+      30);
   broken = broken || !all;
   for (std::thread& thread : threads) thread.join();
   ExpectTrue(!broken, "every request succeeds");
@@ -95,8 +97,7 @@ void ThreadsApart(World& world) {
         std::vector<ibv_sge> list = {local.Sge(0, 5000)};
         for (uint32_t i = 0; i < 20; ++i) {
           local.buffer->Fill(t * 100 + i);
-          pair.first.MustSend(
-              RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr(), target.mr->rkey));
+          pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr(), target.mr->rkey));
           ExpectCompletion(own, pair.first.send_cq, i, IBV_WC_SUCCESS);
           target.buffer->ExpectPattern(0, 5000, t * 100 + i);
         }
@@ -118,8 +119,8 @@ void ErrWhilePosting(World& world) {
     std::thread poster([&] {
       std::vector<ibv_sge> list = {local.Sge(0, 64)};
       for (uint64_t i = 0; i < 60; ++i) {
-        if (pair.first.PostSend(RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr(),
-                                       target.mr->rkey)) != 0) {
+        if (pair.first.PostSend(
+                RdmaWr(IBV_WR_RDMA_WRITE, i, list, target.addr(), target.mr->rkey)) != 0) {
           break;
         }
         ++posted;

@@ -24,13 +24,13 @@ constexpr Operation kOperations[] = {
 
 struct Size {
   const char* name;
-  size_t mtus;    // bytes = mtus * MTU + extra
+  size_t mtus;  // bytes = mtus * MTU + extra
   ptrdiff_t extra;
 };
 
-constexpr Size kSizes[] = {{"0B", 0, 0},        {"1B", 0, 1},         {"MtuLess1", 1, -1},
-                           {"Mtu", 1, 0},       {"MtuPlus1", 1, 1},   {"3MtuPlus7", 3, 7},
-                           {"1MiB", 1024, 0},   {"8MiB", 8192, 0}};
+constexpr Size kSizes[] = {{"0B", 0, 0},      {"1B", 0, 1},       {"MtuLess1", 1, -1},
+                           {"Mtu", 1, 0},     {"MtuPlus1", 1, 1}, {"3MtuPlus7", 3, 7},
+                           {"1MiB", 1024, 0}, {"8MiB", 8192, 0}};
 
 bool IsSend(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
@@ -49,7 +49,8 @@ void ExpectReceive(World& world, const Side& side, const Operation& op, size_t s
   if (HasImm(op.opcode)) ExpectEq(wc.imm_data, kImm, "imm_data");
 }
 
-// One message of `size` bytes; source and target at odd addresses, guards right behind the last byte.
+// One message of `size` bytes; source and target at odd addresses, guards right behind the last
+// byte.
 void Move(World& world, Pair& pair, const Operation& op, size_t size) {
   Side& first = pair.first;
   Side& second = pair.second;
@@ -74,7 +75,8 @@ void Move(World& world, Pair& pair, const Operation& op, size_t size) {
   ExpectEq(wc.qp_num, first.qp->qp_num, "qp_num of the request");
   if (read) ExpectEq(wc.byte_len, size, "byte_len of the read");
   if (IsSend(op.opcode) || HasImm(op.opcode)) ExpectReceive(world, second, op, size);
-  // A write without immediate says nothing at the target; its acknowledgement says that it is there.
+  // A write without immediate says nothing at the target; its acknowledgement says that it is
+  // there.
   target.buffer->ExpectPattern(0, size, 5);
   target.buffer->ExpectPattern(size, 1, 6, size);
   ExpectQuiet(world, second.recv_cq, 0);
@@ -102,10 +104,8 @@ void BothDirections(World& world) {
   a.buffer->Fill(1);
   b.buffer->Fill(2);
   std::vector<ibv_sge> list_a = {a.Sge(0, 100000)}, list_b = {b.Sge(0, 100000)};
-  pair.first.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 1, list_a, from_a.addr(), from_a.mr->rkey));
-  pair.second.MustSend(
-      RdmaWr(IBV_WR_RDMA_WRITE, 2, list_b, from_b.addr(), from_b.mr->rkey));
+  pair.first.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 1, list_a, from_a.addr(), from_a.mr->rkey));
+  pair.second.MustSend(RdmaWr(IBV_WR_RDMA_WRITE, 2, list_b, from_b.addr(), from_b.mr->rkey));
   ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
   ExpectCompletion(world, pair.second.send_cq, 2, IBV_WC_SUCCESS);
   from_a.buffer->ExpectPattern(0, 100000, 1);
@@ -136,8 +136,8 @@ void FetchAdd(World& world) {
   Region result = pair.first.NewRegion(8), target = pair.second.NewRegion(8);
   Word(target) = 0xfffffffffffffff0;
   std::vector<ibv_sge> list = {result.Sge(0, 8)};
-  pair.first.MustSend(AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, list, target.addr(),
-                               target.mr->rkey, 0x20, 0));
+  pair.first.MustSend(
+      AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, list, target.addr(), target.mr->rkey, 0x20, 0));
   const ibv_wc wc = ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
   ExpectEq(wc.opcode, IBV_WC_FETCH_ADD, "opcode");
   ExpectEq(Word(result), 0xfffffffffffffff0, "the value before");
@@ -149,8 +149,8 @@ void CompareSwap(World& world, uint64_t compare, uint64_t expected) {
   Region result = pair.first.NewRegion(8), target = pair.second.NewRegion(8);
   Word(target) = 1234;
   std::vector<ibv_sge> list = {result.Sge(0, 8)};
-  pair.first.MustSend(AtomicWr(IBV_WR_ATOMIC_CMP_AND_SWP, 1, list, target.addr(),
-                               target.mr->rkey, compare, 5678));
+  pair.first.MustSend(
+      AtomicWr(IBV_WR_ATOMIC_CMP_AND_SWP, 1, list, target.addr(), target.mr->rkey, compare, 5678));
   const ibv_wc wc = ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_SUCCESS);
   ExpectEq(wc.opcode, IBV_WC_COMP_SWAP, "opcode");
   ExpectEq(Word(result), 1234u, "the value before");
@@ -168,7 +168,8 @@ void AtomicsFromTwoQps(World& world) {
   Region result_one = one.NewRegion(8), result_two = two.NewRegion(8);
   std::vector<ibv_sge> list_one = {result_one.Sge(0, 8)}, list_two = {result_two.Sge(0, 8)};
   for (int i = 0; i < 50; ++i) {
-    one.MustSend(AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, list_one, word.addr(), word.mr->rkey, 1, 0));
+    one.MustSend(
+        AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, list_one, word.addr(), word.mr->rkey, 1, 0));
     two.MustSend(
         AtomicWr(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, list_two, word.addr(), word.mr->rkey, 1000, 0));
     if (i % 10 == 9) {

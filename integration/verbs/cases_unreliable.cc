@@ -69,7 +69,8 @@ void UcNoRead(World& world) {
   Pair pair(world, kUc, {});
   Region local = pair.first.NewRegion(64), target = pair.second.NewRegion(64);
   std::vector<ibv_sge> list = {local.Sge(0, 64)};
-  const int error = pair.first.PostSend(RdmaWr(IBV_WR_RDMA_READ, 1, list, target.addr(), target.mr->rkey));
+  const int error =
+      pair.first.PostSend(RdmaWr(IBV_WR_RDMA_READ, 1, list, target.addr(), target.mr->rkey));
   if (error != 0) return;
   const ibv_wc wc = PollOne(world, pair.first.send_cq);
   ExpectEq(+wc.status, +IBV_WC_LOC_QP_OP_ERR, "status of a read on an unreliable connection");

@@ -1,4 +1,5 @@
-// The newer way to post: ibv_wr_start, builders, ibv_wr_complete. It means the same as ibv_post_send.
+// The newer way to post: ibv_wr_start, builders, ibv_wr_complete. It means the same as
+// ibv_post_send.
 #include <errno.h>
 
 #include "integration/verbs/side.h"
@@ -6,9 +7,9 @@
 namespace railhop::conformance {
 namespace {
 
-const SideOptions kOps = {
-    .send_ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ};
+const SideOptions kOps = {.send_ops = IBV_QP_EX_WITH_RDMA_WRITE |
+                                      IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+                                      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ};
 
 ibv_qp_ex* Extended(World& world, const Side& side) {
   ibv_qp_ex* qp = world.v.qp_to_qp_ex(side.qp);
@@ -154,7 +155,8 @@ void MixedWithOld(World& world) {
 
 void Atomics(World& world) {
   Pair pair(world,
-            {.send_ops = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD}, {});
+            {.send_ops = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD},
+            {});
   ibv_qp_ex* qp = Extended(world, pair.first);
   Region result = pair.first.NewRegion(16), target = pair.second.NewRegion(8);
   ibv_wr_start(qp);

@@ -48,9 +48,8 @@ std::string ParseLine(const std::vector<std::string>& fields, const std::vector<
   }
   if (fields[0] == "differs") {
     if (fields.size() != 5) return "differs takes a case, a text, a clause and a reason";
-    const bool known = std::any_of(cases.begin(), cases.end(), [&](const Case& c) {
-      return MatchesGlob(fields[1], c.name);
-    });
+    const bool known = std::any_of(cases.begin(), cases.end(),
+                                   [&](const Case& c) { return MatchesGlob(fields[1], c.name); });
     if (!known) return "no case is named \"" + fields[1] + "\"; --list shows them";
     out->differences.push_back({fields[1], fields[2], fields[3], fields[4]});
     return "";

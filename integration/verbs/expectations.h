@@ -1,11 +1,12 @@
-// What a fabric declares about itself: a text file, one declaration a line, fields separated by " | ".
+// What a fabric declares about itself: a text file, one declaration a line, fields separated by " |
+// ".
 //
 //   unsupported | CAPABILITY | reason
 //   differs | CASE | text that the failure contains | clause | reason
 //
-// `unsupported`: cases that need the capability are not run; its probe, where there is one, must agree.
-// `differs`: the case is run and must fail, with that text. A line that is no longer true is a failure.
-// CASE may end in '*'. Empty lines and lines that start with '#' are skipped.
+// `unsupported`: cases that need the capability are not run; its probe, where there is one, must
+// agree. `differs`: the case is run and must fail, with that text. A line that is no longer true is
+// a failure. CASE may end in '*'. Empty lines and lines that start with '#' are skipped.
 #ifndef RAILHOP_INTEGRATION_VERBS_EXPECTATIONS_H_
 #define RAILHOP_INTEGRATION_VERBS_EXPECTATIONS_H_
 

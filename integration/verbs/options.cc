@@ -27,12 +27,9 @@ std::string SetOption(const std::string& name, const std::string& value, Options
   const struct {
     const char* name;
     std::string* target;
-  } texts[] = {{"--library", &options->library},
-               {"--fabric", &options->fabric},
-               {"--expect", &options->expect},
-               {"--fault-command", &options->fault_command},
-               {"--filter", &options->filter},
-               {"--report", &options->report},
+  } texts[] = {{"--library", &options->library}, {"--fabric", &options->fabric},
+               {"--expect", &options->expect},   {"--fault-command", &options->fault_command},
+               {"--filter", &options->filter},   {"--report", &options->report},
                {"--junit", &options->junit}};
   for (const auto& text : texts) {
     if (name != text.name) continue;
@@ -73,8 +70,7 @@ std::string SetOption(const std::string& name, const std::string& value, Options
 
 }  // namespace
 
-bool ParseOptions(const std::vector<std::string>& arguments, Options* options,
-                  std::string* error) {
+bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error) {
   for (const std::string& argument : arguments) {
     if (argument == "--list") {
       options->list = true;

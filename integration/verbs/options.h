@@ -9,7 +9,8 @@
 
 namespace railhop::conformance {
 
-// `arguments` without the program's name. Errors: false with `error` naming the argument and the allowed ones.
+// `arguments` without the program's name. Errors: false with `error` naming the argument and the
+// allowed ones.
 bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
 
 }  // namespace railhop::conformance

@@ -31,11 +31,20 @@ std::string XmlText(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;
@@ -59,9 +68,8 @@ std::string ReportAsJson(const std::string& fabric, const std::vector<Result>& r
   const char* separator = "\n";
   for (const Result& r : results) {
     out << separator << "  {\"name\": " << JsonString(r.name)
-        << ", \"clause\": " << JsonString(r.clause) << ", \"outcome\": \""
-        << OutcomeName(r.outcome) << "\", \"detail\": " << JsonString(r.detail)
-        << ", \"seconds\": " << r.seconds << "}";
+        << ", \"clause\": " << JsonString(r.clause) << ", \"outcome\": \"" << OutcomeName(r.outcome)
+        << "\", \"detail\": " << JsonString(r.detail) << ", \"seconds\": " << r.seconds << "}";
     separator = ",\n";
   }
   out << "\n]}\n";

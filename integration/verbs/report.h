@@ -12,7 +12,8 @@ namespace railhop::conformance {
 // {"fabric":..., "cases":[{"name","clause","outcome","detail","seconds"}]}
 std::string ReportAsJson(const std::string& fabric, const std::vector<Result>& results);
 
-// One testsuite. Declared cases are skipped with their reason, different ones pass with it as output.
+// One testsuite. Declared cases are skipped with their reason, different ones pass with it as
+// output.
 std::string ReportAsJunit(const std::string& fabric, const std::vector<Result>& results);
 
 // {"capabilities":[{"word","meaning"}], "cases":[{"name","clause","needs"}]}

@@ -165,10 +165,14 @@ bool Selected(const std::string& filter, const std::string& name) {
 
 const char* OutcomeName(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kSupported: return "supported";
-    case Outcome::kUnsupported: return "unsupported";
-    case Outcome::kDiffers: return "differs";
-    case Outcome::kFailed: return "failed";
+    case Outcome::kSupported:
+      return "supported";
+    case Outcome::kUnsupported:
+      return "unsupported";
+    case Outcome::kDiffers:
+      return "differs";
+    case Outcome::kFailed:
+      return "failed";
   }
   return "?";
 }

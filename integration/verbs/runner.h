@@ -1,7 +1,8 @@
-// Runs cases, each in a process of its own with a deadline, and compares the outcomes with what was declared.
+// Runs cases, each in a process of its own with a deadline, and compares the outcomes with what was
+// declared.
 //
-// A case that crashes, hangs or leaves the library in a bad state so costs only itself. The child joins a new
-// process group; whatever it started is killed with it.
+// A case that crashes, hangs or leaves the library in a bad state so costs only itself. The child
+// joins a new process group; whatever it started is killed with it.
 #ifndef RAILHOP_INTEGRATION_VERBS_RUNNER_H_
 #define RAILHOP_INTEGRATION_VERBS_RUNNER_H_
 
@@ -26,13 +27,13 @@ struct Result {
   double seconds = 0;
 };
 
-// Prints a line for each case. The results are in the order of the cases; probes of declared capabilities come
-// first, as "Capability.WORD".
+// Prints a line for each case. The results are in the order of the cases; probes of declared
+// capabilities come first, as "Capability.WORD".
 std::vector<Result> RunCases(const VerbsTable& verbs, const Options& options,
                              const std::vector<Case>& cases, const Expectations& expectations);
 
-// The whole program but for the table: parse --expect, run, report. Returns the exit status: 0 when nothing
-// failed, 1 when a case did, 2 for a bad argument or file.
+// The whole program but for the table: parse --expect, run, report. Returns the exit status: 0 when
+// nothing failed, 1 when a case did, 2 for a bad argument or file.
 int RunConformance(const VerbsTable& verbs, const Options& options);
 
 }  // namespace railhop::conformance

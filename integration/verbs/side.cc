@@ -14,7 +14,8 @@ bool IsMappedIpv4(const ibv_gid& gid) {
   return memcmp(gid.raw, kPrefix, sizeof kPrefix) == 0;
 }
 
-// The last IPv4 address of an Ethernet port: RoCE v2 entries come after the v1 entry of the same address.
+// The last IPv4 address of an Ethernet port: RoCE v2 entries come after the v1 entry of the same
+// address.
 int FindGidIndex(const VerbsTable& v, ibv_context* context, uint8_t port,
                  const ibv_port_attr& attr) {
   int found = 0;
@@ -184,8 +185,7 @@ QpChange Side::RtsChange(const ConnectOptions& options, uint32_t sq_psn) const {
     change.attr.retry_cnt = options.retry_count;
     change.attr.rnr_retry = options.rnr_retry;
     change.attr.max_rd_atomic = options.rd_atomic;
-    change.mask |=
-        IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    change.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   return change;
 }

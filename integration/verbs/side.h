@@ -1,8 +1,9 @@
 // One end of a connection, and pairs of them: what nearly every case is made of.
 //
-// A Side owns a device context, a protection domain, two completion queues and a queue pair, and takes them down
-// in order. Making anything fails the case when the library refuses; cases that want a refusal call the table
-// themselves. Attributes for modify_qp come as {attr, mask} values, so a case can spoil one and try.
+// A Side owns a device context, a protection domain, two completion queues and a queue pair, and
+// takes them down in order. Making anything fails the case when the library refuses; cases that
+// want a refusal call the table themselves. Attributes for modify_qp come as {attr, mask} values,
+// so a case can spoil one and try.
 #ifndef RAILHOP_INTEGRATION_VERBS_SIDE_H_
 #define RAILHOP_INTEGRATION_VERBS_SIDE_H_
 
@@ -61,8 +62,8 @@ struct SideOptions {
   uint32_t inline_bytes = 64;
   bool sig_all = false;
   int cq_entries = 256;
-  bool channels = false;            // a completion channel for each completion queue
-  uint64_t send_ops = 0;            // nonzero: ibv_create_qp_ex with these send_ops_flags
+  bool channels = false;  // a completion channel for each completion queue
+  uint64_t send_ops = 0;  // nonzero: ibv_create_qp_ex with these send_ops_flags
 };
 
 // Attributes and mask of one ibv_modify_qp.
@@ -73,12 +74,12 @@ struct QpChange {
 
 struct ConnectOptions {
   ibv_mtu mtu = IBV_MTU_1024;
-  uint8_t timeout = 14;             // 67 ms
+  uint8_t timeout = 14;  // 67 ms
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 6;
-  uint8_t min_rnr_timer = 5;        // 0.08 ms
-  uint32_t first_psn = 0x123456;    // of the first side's send queue
-  uint32_t second_psn = 0xfffff0;   // of the second side's: wraps soon
+  uint8_t min_rnr_timer = 5;       // 0.08 ms
+  uint32_t first_psn = 0x123456;   // of the first side's send queue
+  uint32_t second_psn = 0xfffff0;  // of the second side's: wraps soon
   int access = kAllAccess;
   uint8_t rd_atomic = 1;
 };
@@ -104,8 +105,8 @@ class Side {
   QpChange RtsChange(const ConnectOptions& options, uint32_t sq_psn) const;
   static QpChange StateChange(ibv_qp_state state);
 
-  // 0 or an errno value. An RTR that gives ETIMEDOUT is tried again for three seconds: the address resolution
-  // of a link that has just come up may fail.
+  // 0 or an errno value. An RTR that gives ETIMEDOUT is tried again for three seconds: the address
+  // resolution of a link that has just come up may fail.
   int Modify(QpChange change) const;
   // Fails the case unless it works.
   void MustModify(const QpChange& change, const char* file = __builtin_FILE(),

@@ -10,9 +10,7 @@ namespace railhop::conformance {
 namespace {
 
 int PollCq(ibv_cq* cq, int count, ibv_wc* wc) { return cq->context->ops.poll_cq(cq, count, wc); }
-int ReqNotifyCq(ibv_cq* cq, int solicited) {
-  return cq->context->ops.req_notify_cq(cq, solicited);
-}
+int ReqNotifyCq(ibv_cq* cq, int solicited) { return cq->context->ops.req_notify_cq(cq, solicited); }
 int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   return qp->context->ops.post_send(qp, wr, bad);
 }

@@ -1,4 +1,5 @@
-// Where a case runs: the library's table, the devices, memory with guard zones, waiting with deadlines, faults.
+// Where a case runs: the library's table, the devices, memory with guard zones, waiting with
+// deadlines, faults.
 #ifndef RAILHOP_INTEGRATION_VERBS_WORLD_H_
 #define RAILHOP_INTEGRATION_VERBS_WORLD_H_
 
@@ -17,16 +18,16 @@ struct Options {
   std::string library = "libibverbs.so.1";
   std::vector<std::string> devices;  // one or two names; empty: the first two of the library's list
   uint8_t port = 1;
-  int gid_index = -1;                // -1: the first routable one, else 0
+  int gid_index = -1;  // -1: the first routable one, else 0
   std::string fabric = "unnamed";
-  std::string expect;                // file, see expectations.h; empty: nothing is declared
-  std::string fault_command;         // runs as `COMMAND DEVICE WORDS...`; empty: no faults
-  std::string filter;                // case names to run: words with * and ?, separated by ':'; empty: all
-  std::string report;                // JSON file; empty: none
-  std::string junit;                 // XML file; empty: none
-  int deadline_s = 90;               // for one case, then it is killed and has failed
-  double time_factor = 1;            // multiplies the waits for something that should come
-  bool list = false;                 // print the cases as JSON and leave
+  std::string expect;         // file, see expectations.h; empty: nothing is declared
+  std::string fault_command;  // runs as `COMMAND DEVICE WORDS...`; empty: no faults
+  std::string filter;         // case names to run: words with * and ?, separated by ':'; empty: all
+  std::string report;         // JSON file; empty: none
+  std::string junit;          // XML file; empty: none
+  int deadline_s = 90;        // for one case, then it is killed and has failed
+  double time_factor = 1;     // multiplies the waits for something that should come
+  bool list = false;          // print the cases as JSON and leave
 };
 
 // Memory between two zones of a known pattern, which CheckGuards() looks at after the case.
