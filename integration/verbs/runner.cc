@@ -105,7 +105,8 @@ void Print(const Result& result) {
 Result Probe(const VerbsTable& verbs, const Options& options, const Unsupported& entry) {
   Result result{"Capability." + entry.capability, "declared", Outcome::kUnsupported, entry.reason};
   const Capability* capability = FindCapability(entry.capability);
-  if (capability->probe == nullptr) return result;
+  result.run = capability->probe != nullptr;
+  if (!result.run) return result;
   const Verdict verdict = RunIsolated(options.deadline_s, [&] {
     World world(verbs, options);
     ExpectTrue(!capability->probe(world), "declared as unsupported, but it is there");
@@ -123,6 +124,7 @@ Result RunCase(const VerbsTable& verbs, const Options& options, const Case& c,
   if (const Unsupported* entry = expectations.FindUnsupported(c)) {
     result.outcome = Outcome::kUnsupported;
     result.detail = entry->capability + ": " + entry->reason;
+    result.run = false;
     return result;
   }
   const Verdict verdict = RunIsolated(options.deadline_s, [&] {

@@ -25,6 +25,7 @@ struct Result {
   Outcome outcome = Outcome::kFailed;
   std::string detail;  // reason of a declaration, or why it failed
   double seconds = 0;
+  bool run = true;  // false: declared, and nothing to try
 };
 
 // Prints a line for each case. The results are in the order of the cases; probes of declared

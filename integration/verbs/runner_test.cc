@@ -102,11 +102,14 @@ TEST(Runner, DeclaredDifferent_MustFailAsSaid) {
 TEST(Report, Texts_AreEscaped) {
   const std::vector<Result> results = {
       {"A.B_C", "x", Outcome::kFailed, "a \"quote\" & <tag>", 0.5},
-      {"A.D_E", "y", Outcome::kUnsupported, "no", 0},
+      {"A.D_E", "y", Outcome::kUnsupported, "no", 0, false},
+      {"A.F_G", "z", Outcome::kDiffers, "old", 0},
   };
   EXPECT_NE(ReportAsJson("f", results).find("a \\\"quote\\\" & <tag>"), std::string::npos);
   const std::string xml = ReportAsJunit("f", results);
   EXPECT_NE(xml.find("tests=\"2\" failures=\"1\""), std::string::npos) << xml;
+  EXPECT_EQ(xml.find("A.D_E"), std::string::npos) << "not run, so no test case: " << xml;
+  EXPECT_NE(xml.find("<system-out>differs: old</system-out>"), std::string::npos) << xml;
   EXPECT_NE(xml.find("a &quot;quote&quot; &amp; &lt;tag&gt;"), std::string::npos) << xml;
 }
 
