@@ -106,7 +106,6 @@ void ReadsBack(World& world) {
                             .min_rnr_timer = 11,
                             .rd_atomic = 2};
   QpChange rtr = side.RtrChange(side, options, 0xabcdef);
-  rtr.attr.ah_attr.sl = 3;
   rtr.attr.ah_attr.grh.traffic_class = 106;
   rtr.attr.ah_attr.grh.hop_limit = 33;
   side.MustModify(rtr);
@@ -129,7 +128,6 @@ void ReadsBack(World& world) {
   ExpectEq(attr.min_rnr_timer, 11, "min_rnr_timer");
   ExpectEq(attr.max_rd_atomic, 2, "max_rd_atomic");
   ExpectEq(attr.max_dest_rd_atomic, 2, "max_dest_rd_atomic");
-  ExpectEq(attr.ah_attr.sl, 3, "ah_attr.sl");
   if (side.device->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
     ExpectEq(attr.ah_attr.is_global, 1, "ah_attr.is_global");
     ExpectEq(attr.ah_attr.grh.traffic_class, 106, "ah_attr.grh.traffic_class");
@@ -142,6 +140,18 @@ void ReadsBack(World& world) {
   ExpectEq(init.sq_sig_all, 1, "sq_sig_all");
   ExpectTrue(init.send_cq == side.send_cq && init.recv_cq == side.recv_cq, "its queues");
   ExpectTrue(init.qp_context == &side, "qp_context");
+}
+
+void ServiceLevelReadsBack(World& world) {
+  Side side(world, world.first_device());
+  side.MustModify(side.InitChange());
+  QpChange rtr = side.RtrChange(side, {}, 0);
+  rtr.attr.ah_attr.sl = 3;
+  side.MustModify(rtr);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ExpectEq(world.v.query_qp(side.qp, &attr, IBV_QP_AV, &init), 0, "ibv_query_qp");
+  ExpectEq(attr.ah_attr.sl, 3, "ah_attr.sl");
 }
 
 // Rights taken away in RTS are gone for the peer.
@@ -223,6 +233,8 @@ std::vector<Case> QpAttributeCases() {
       {"QpAttr.BadRetryOrTimeout_Einval", modify, none, RtsValues},
       {"QpAttr.TooManyOutstandingReads_Einval", modify, none, TooManyReads},
       {"QpAttr.Query_ReadsEverythingBack", "man ibv_query_qp", none, ReadsBack},
+      {"QpAttr.ServiceLevel_ReadsBack", "IBTA 11.2.5.3; man ibv_query_qp", none,
+       ServiceLevelReadsBack},
       {"QpAttr.RightsTakenAwayInRts_PeerIsRefused", "IBTA 11.2.5.2, 9.7.4.1.5", none,
        RightsChangedInRts},
       {"Ece.SetWhatWasAsked_ReadsBackInRts", "man ibv_set_ece", ece, EceReadsBack},
