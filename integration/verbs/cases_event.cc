@@ -22,7 +22,7 @@ bool HasEvent(const Side& side) {
 
 // Waits for an event of `type`, skipping others of the kinds that may come along, and acknowledges
 // all.
-ibv_async_event ExpectEvent(World& world, const Side& side, int type, double seconds = 5,
+ibv_async_event ExpectEvent(World& world, const Side& side, int type, double seconds = 3,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const double end = world.Now() + seconds * world.options.time_factor;
   std::string seen;
@@ -158,7 +158,7 @@ void DeadWhileBroken(World& world, const std::string& device, const std::string&
 }
 
 void BackInTime(World& world, const std::string& down, const std::string& up) {
-  Pair pair(world, {}, {.timeout = 16, .retry_count = 6});
+  Pair pair(world, {}, {.timeout = 18, .retry_count = 6});  // 7.5 s in all
   Region local = pair.first.NewRegion(64), target = pair.second.NewRegion(64);
   local.buffer->Fill(1);
   std::vector<ibv_sge> list = {local.Sge(0, 64)};

@@ -39,9 +39,9 @@ void PostInErr(World& world) {
   pair.first.MoveTo(IBV_QPS_ERR);
   for (uint64_t i = 0; i < 5; ++i) {
     pair.first.MustSend(SendWr(IBV_WR_SEND, i, Nothing(), 0));
-    ExpectCompletion(world, pair.first.send_cq, i, IBV_WC_WR_FLUSH_ERR);
+    ExpectCompletion(world, pair.first.send_cq, i, IBV_WC_WR_FLUSH_ERR, 3);
     pair.first.MustRecv(10 + i, {});
-    ExpectCompletion(world, pair.first.recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
+    ExpectCompletion(world, pair.first.recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR, 3);
   }
 }
 
@@ -167,7 +167,7 @@ void SqdDrains(World& world) {
            0, "posting in SQD");
   ExpectQuiet(world, pair.first.send_cq, 0.1);
   pair.first.MoveTo(IBV_QPS_RTS);
-  for (; done < 11; ++done) ExpectCompletion(world, pair.first.send_cq, done, IBV_WC_SUCCESS);
+  for (; done < 11; ++done) ExpectCompletion(world, pair.first.send_cq, done, IBV_WC_SUCCESS, 3);
   target.buffer->ExpectPattern(0, 100000, 1);
 }
 

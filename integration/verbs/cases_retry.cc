@@ -156,7 +156,7 @@ void SevenIsFinite(World& world) {
   Pair pair(world, {}, {.timeout = 12, .retry_count = 7});
   pair.second.DestroyQp();
   pair.first.MustSend(SendWr(IBV_WR_SEND, 1, Nothing()));
-  ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_RETRY_EXC_ERR, 8);
+  ExpectCompletion(world, pair.first.send_cq, 1, IBV_WC_RETRY_EXC_ERR, 3);
 }
 
 // Timeout 0 waits for ever.

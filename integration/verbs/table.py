@@ -1,7 +1,8 @@
 """Makes docs/reference/conformance.md: every case of the suite by fabric.
 
-The table is made of what is declared (`*.expect`) and what there is (`verbs_conformance --list`). The runs of
-the suite prove it: a declaration that is not true fails there, and so does a case that nobody declared.
+The table is made of what is declared (`*.expect`) and what there is (`verbs_conformance --list`).
+The runs of the suite prove it: a declaration that is not true fails there, and so does a case that
+nobody declared.
 
     bazel run //integration/verbs:table -- --write $PWD/docs/reference/conformance.md
 """
@@ -69,7 +70,7 @@ def parse_cases(text: str) -> tuple[dict[str, str], list[Case]]:
 
 
 def parse_fabric(name: str, text: str) -> Fabric:
-    """Reads an expectations file; the suite itself checks its words. The first comment says what it is about."""
+    """Reads an expectations file, whose words the suite checks; `about` is its first comment."""
     unsupported: dict[str, str] = {}
     differences: list[Difference] = []
     about = ""
@@ -129,19 +130,23 @@ def _all_cases(fabrics: Sequence[Fabric], cases: Sequence[Case]) -> list[str]:
     return lines
 
 
+_INTRODUCTION = """# Verbs conformance
+
+Made by `integration/verbs/table.py` from the suite's cases and what each fabric declares. Do not
+edit it.
+
+A case is one thing that programs may rely on. `yes`: the fabric is held to it. `no`: the fabric
+declares that it lacks what the case needs; where a capability can be asked for, that is checked.
+`differs`: the case is run and must fail in the way that is declared. Clauses are of the InfiniBand
+specification, volume 1 (IBTA), or of rdma-core's man pages. Hardware and other fabrics get a column
+with a file `NAME.expect` in `integration/verbs`.
+"""
+
+
 def render(words: dict[str, str], cases: Sequence[Case], fabrics: Sequence[Fabric]) -> str:
     """The page."""
     lines = [
-        "# Verbs conformance",
-        "",
-        "Made by `integration/verbs/table.py` from the suite's cases and what each fabric declares. Do not edit it.",
-        "",
-        "A case is one thing that programs may rely on. `yes`: the fabric is held to it. `no`: the fabric declares",
-        "that it lacks what the case needs; where a capability can be asked for, that is checked. `differs`: the case",
-        "is run and must fail in the way that is declared. Clauses are of the InfiniBand specification, volume 1,",
-        "release 1.4 (IBTA), or of rdma-core's man pages. Hardware and other fabrics get a column with a file",
-        "`NAME.expect` in `integration/verbs`.",
-        "",
+        _INTRODUCTION,
         *_summary(fabrics, cases),
         "",
         "## Declared unsupported",
