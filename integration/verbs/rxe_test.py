@@ -88,7 +88,10 @@ def _by_part(name: str) -> tuple[str, str]:
     return _part_of(name), name
 
 
-@pytest.mark.parametrize("name", sorted(_names(), key=_by_part))
+_ORDERED: list[str] = sorted(_names(), key=_by_part)
+
+
+@pytest.mark.parametrize("name", _ORDERED)
 def test_rxe_does_as_declared(name: str) -> None:
     result = _run_part(_part_of(name))[name]
     assert result["outcome"] != "failed", result["detail"]

@@ -65,7 +65,7 @@ LAYERS: dict[str, Layer] = {
         [_ABSL, _PROTOBUF, _PYBIND11],
     ),
     "integration": _layer(
-        ["cc/plugin", "cc/verbs", "cc/config", "cc/base", "python/railhop"],
+        ["cc/plugin", "cc/verbs", "cc/config", "cc/base", "python"],
         [_ABSL, _PROTOBUF, _RDMA_CORE],
     ),
 }
