@@ -340,6 +340,7 @@ void Wire::Carry(Carried carried, const rdma::Verdict& verdict, PortRef tx, Port
   std::lock_guard<std::mutex> lock(mutex_);
   for (uint32_t copy = 0; copy < verdict.copies; ++copy) {
     qp.carried_bytes_ += bytes + kMinWireBytes;
+    // NOLINTNEXTLINE(bugprone-use-after-move): it is moved in the last round only.
     Carried one = copy + 1 == verdict.copies ? std::move(carried) : carried;
     if (verdict.fate == rdma::Fate::kHold) {
       const PortRef side = verdict.side == rdma::FaultDirection::kRx ? rx : tx;

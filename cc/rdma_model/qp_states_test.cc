@@ -76,7 +76,7 @@ TEST(CheckTransition, AllOthers_DoNotExist) {
     for (const S to : kAll) {
       if (legal(from, to)) continue;
       EXPECT_EQ(CheckTransition(QpType::kRc, from, to, kAttrState), C::kNoSuchTransition)
-          << int(from) << " to " << int(to);
+          << static_cast<int>(from) << " to " << static_cast<int>(to);
     }
   }
 }

@@ -294,7 +294,8 @@ TEST_F(ResponderTest, KindOfRequestThatIsNotEnabled_IsInvalid) {
     state.state = static_cast<uint8_t>(QpState::kRts);
     state.message_open = false;
     state.access = 0;
-    EXPECT_EQ(Take(Message(opcode, 8, kPsn)).kind, K::kNakInvalidRequest) << int(opcode);
+    EXPECT_EQ(Take(Message(opcode, 8, kPsn)).kind, K::kNakInvalidRequest)
+        << static_cast<int>(opcode);
     EXPECT_EQ(events.back(), AsyncEvent::kQpReqErr);
   }
 }
