@@ -284,6 +284,7 @@ bool QueuePair::DriveLocked(uint64_t budget) {
     FollowIntoError();
   }
   FollowIntoError();
+  backlogged_ = more;
   ScheduleTimer();
   return more;
 }
@@ -301,7 +302,13 @@ void QueuePair::OnTimer(uint64_t now_ns) {
   scheduled_ns_ = 0;
   if (retired_ || shared_.wedged.load(std::memory_order_acquire) != 0) return;
   const uint64_t timeouts = requester_.timeouts();
-  requester_.OnDeadline(now_ns);
+  // A request that waits behind a backlog because this thread had no processor has not timed out: a
+  // real NIC would have sent on.
+  if (backlogged_) {
+    requester_.DelayTimer(now_ns);
+  } else {
+    requester_.OnDeadline(now_ns);
+  }
   if (requester_.timeouts() != timeouts) {
     PortEntry& port = nic_->directory().port({context_->device, attributes_.port});
     port.local_ack_timeouts.fetch_add(1, std::memory_order_relaxed);

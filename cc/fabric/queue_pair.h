@@ -154,6 +154,7 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   uint64_t carried_bytes_ = 0;          // of its packets that are under way with a delay
   uint32_t committed_ = 0;              // requests since BeginPost
   uint64_t scheduled_ns_ = 0;           // earliest entry of this queue pair in the NIC's timers
+  bool backlogged_ = false;             // the NIC thread will go on sending
   bool error_pending_ = false;          // the requester failed; the receive side is to follow
   bool retired_ = false;
   bool dead_after_reset_ = false;  // provider quirk: it looks alive and never works again
