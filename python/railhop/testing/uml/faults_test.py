@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Optional
 
 import pytest
 
@@ -11,6 +12,9 @@ from railhop.testing.uml import Guest, GuestProcess, TwoHosts
 
 PERFTEST_PORT = 18515
 WAIT_S = 60.0
+# 260 MB at 37 MB/s take 7 s at least, so writes cannot end before the cable is out.
+SLOW_BITS_PER_SECOND = 300e6
+SLOW_WORDS = "-n 4000 -s 65536"
 
 
 @pytest.fixture(scope="module", name="shared")
@@ -62,15 +66,11 @@ def wait_silence(guest: Guest, netdev: str) -> None:
         before = now
 
 
-def start_writes(guest: Guest) -> tuple[GuestProcess, GuestProcess]:
-    """ib_write_bw from rxb0 to rxa0: 260 MB, so it cannot end before the fault has come.
-
-    perftest's retry count is 7 then, which rxe takes as "for ever".
-    """
-    words = "-x 1 -F -n 4000 -s 65536"
-    server = guest.start(f"ib_write_bw -d rxa0 {words}")
+def start_writes(guest: Guest, words: str) -> tuple[GuestProcess, GuestProcess]:
+    """ib_write_bw from rxb0 to rxa0. Its retry count is 7, which rxe takes as "for ever"."""
+    server = guest.start(f"ib_write_bw -d rxa0 -x 1 -F {words}")
     guest.wait_listening(PERFTEST_PORT)
-    client = guest.start(f"ib_write_bw -d rxb0 {words} 127.0.0.1")
+    client = guest.start(f"ib_write_bw -d rxb0 -x 1 -F {words} 127.0.0.1")
     wait_traffic(guest, "a0", client)
     return server, client
 
@@ -80,7 +80,8 @@ def start_cm_writes(hosts: TwoHosts, retry_count: int) -> tuple[GuestProcess, Gu
 
     Connecting may fail at first, above all on a busy machine, so it is tried again.
     """
-    words = f"-R -F -x 1 --retry_count={retry_count} -n 4000 -s 65536"
+    hosts.link("rxb0").rate(SLOW_BITS_PER_SECOND, "tx")
+    words = f"-R -F -x 1 --retry_count={retry_count} {SLOW_WORDS}"
     for attempt in range(3):
         server = hosts.a.start(f"ib_write_bw -d rxa0 {words}")
         deadline = time.monotonic() + WAIT_S
@@ -106,7 +107,8 @@ def finish(*processes: GuestProcess) -> None:
 @pytest.mark.parametrize("pulled", ["rxa0", "rxb0"])
 def test_a_cable_pulled_and_put_back_under_writes_is_survived(guest: Guest, pulled: str) -> None:
     other = "rxb0" if pulled == "rxa0" else "rxa0"
-    server, client = start_writes(guest)
+    guest.link("rxb0").rate(SLOW_BITS_PER_SECOND, "tx")
+    server, client = start_writes(guest, SLOW_WORDS)
     guest.link(pulled).cable_out()
     guest.link(pulled).wait_port("DOWN")
     assert guest.link(other).port_state() == "ACTIVE"  # As behind a real switch.
@@ -119,22 +121,22 @@ def test_a_cable_pulled_and_put_back_under_writes_is_survived(guest: Guest, pull
 
 
 @pytest.mark.parametrize("direction", ["tx", "rx", None])
-def test_a_black_hole_is_silent_and_ends(guest: Guest, direction: str | None) -> None:
-    server, client = start_writes(guest)
+def test_a_black_hole_is_silent_and_ends(guest: Guest, direction: Optional[str]) -> None:
+    server, client = start_writes(guest, "--run_infinitely -D 1")
     link = guest.link("rxb0")
     link.blackhole(direction)
     # With only acknowledgements lost, the sender repeats its requests: then look at its own side.
     wait_silence(guest, "b0" if direction == "rx" else "a0")
     assert link.port_state() == "ACTIVE"
     assert guest.link("rxa0").port_state() == "ACTIVE"
-    assert client.poll() is None
     link.blackhole_off(direction)
     wait_traffic(guest, "a0", client)
-    finish(client, server)
+    client.kill()
+    server.kill()
 
 
 def test_administratively_down_fails_a_sender_at_once(guest: Guest) -> None:
-    server, client = start_writes(guest)
+    server, client = start_writes(guest, "--run_infinitely -D 1")
     guest.link("rxb0").down()
     assert client.wait(WAIT_S) != 0
     # LOC_QP_OP_ERR, unlike a pulled cable.
