@@ -30,7 +30,7 @@ struct Handle {
   uint8_t zeros[24];
   uint64_t mark;  // kHandleMark
   uint64_t listener_id;
-  uint8_t secret[kSecretBytes];
+  Secret secret;
   uint8_t devices;         // of the listener's net device, 1..8
   uint8_t qps_per_device;  // that the listener wants, 1..128
   uint8_t padding[14];

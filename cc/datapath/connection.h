@@ -75,6 +75,10 @@ class Connection {
   // again).
   absl::Status Close();
 
+  // Names the connection in messages; set before it is used. `label` outlives it.
+  void set_label(const char* label) { label_ = label; }
+  const char* label() const { return label_; }
+
   size_t lane_count() const { return lanes_.size(); }
   uint32_t qp_number(size_t lane) const { return lanes_[lane].qp->number(); }
 
@@ -106,6 +110,7 @@ class Connection {
   uint64_t stale_completions_ ABSL_GUARDED_BY(lock_) = 0;
 
  private:
+  const char* label_ = "";
   Fault fault_ ABSL_GUARDED_BY(lock_);
   bool fault_taken_ ABSL_GUARDED_BY(lock_) = false;
 };

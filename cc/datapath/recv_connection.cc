@@ -270,7 +270,11 @@ absl::Status RecvConnection::Close() {
     absl::Status destroyed = lane.qp->Destroy();
     if (!destroyed.ok()) return destroyed;
   }
-  return Connection::Close();
+  absl::Status closed = Connection::Close();
+  ConnectionGuard guard(&lock_);
+  for (Transfer& transfer : transfers_) transfer.kind = Request::kNone;
+  for (FlushRequest& flush : flushes_) flush.kind = Request::kNone;
+  return closed;
 }
 
 }  // namespace railhop::datapath

@@ -75,6 +75,7 @@ class RecvConnection final : public Connection {
 
   Outcome Poll();
 
+  // As Connection::Close; every request is over then.
   absl::Status Close();
 
  private:

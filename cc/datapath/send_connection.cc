@@ -181,6 +181,13 @@ Outcome SendConnection::Poll() {
   return failed_ != Outcome::kOk ? failed_ : PollLocked();
 }
 
+absl::Status SendConnection::Close() {
+  absl::Status closed = Connection::Close();
+  ConnectionGuard guard(&lock_);
+  for (SendRequest& request : requests_) request.kind = Request::kNone;
+  return closed;
+}
+
 Outcome SendConnection::PollLocked() {
   const auto devices = static_cast<uint32_t>(devices_.size());
   for (uint32_t device = 0; device < devices; ++device) {

@@ -51,6 +51,9 @@ class SendConnection final : public Connection {
   // Takes what has completed. For connections that NCCL leaves idle.
   Outcome Poll();
 
+  // As Connection::Close; every request is over then.
+  absl::Status Close();
+
  private:
   // The place of the receive for `tag` in the group at the head; -1 if there is none.
   int Match(const CtsEntry* group, uint64_t sequence, int tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);

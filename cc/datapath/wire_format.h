@@ -60,21 +60,21 @@ struct SizeRecords {
 };
 static_assert(sizeof(SizeRecords) == 2048);
 
-// The memory that a sender registers for one connection.
-struct SenderMemory {
+// The memory that a sender registers for one connection. Whole pages: nothing else is in them.
+struct alignas(4096) SenderMemory {
   CtsEntry fifo[kSlots][kReceivesMax];  // written by the receiver
   SizeRecords sizes;                    // read by our own NIC
 };
-static_assert(sizeof(SenderMemory) == 18432);
+static_assert(sizeof(SenderMemory) == 20480);
 static_assert(offsetof(SenderMemory, sizes) == 16384);
 
 // The memory that a receiver registers for one connection.
-struct ReceiverMemory {
+struct alignas(4096) ReceiverMemory {
   CtsEntry staging[kSlots][kReceivesMax];  // read by our own NIC
   SizeRecords sizes;                       // written by the sender
   uint64_t flush_landing[kDevicesMax];     // written by our own NIC
 };
-static_assert(sizeof(ReceiverMemory) == 18496);
+static_assert(sizeof(ReceiverMemory) == 20480);
 static_assert(offsetof(ReceiverMemory, sizes) == 16384);
 
 // The immediate of a stripe, from its lowest bit: slot 5, receive 3, stripe 7, stripes - 1 7,

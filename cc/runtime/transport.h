@@ -28,9 +28,15 @@
 #include "cc/datapath/outcome.h"
 #include "cc/runtime/net_device.h"
 
+namespace railhop::datapath {
+struct Request;
+}  // namespace railhop::datapath
+
 namespace railhop::runtime {
 
 using datapath::Outcome;
+// What ISend, IRecv and IFlush return.
+using datapath::Request;
 
 // What init of a communicator says (API v10 and later).
 struct CommunicatorConfig {
@@ -50,10 +56,9 @@ class ListenComm;
 class ConnectionComm;
 class SendComm;
 class RecvComm;
-class Memory;   // a registration: NCCL's mhandle
-class Request;  // what ISend, IRecv and IFlush return
+class Memory;  // a registration: NCCL's mhandle
 
-// SendComm* and ConnectionComm* are the same address; the definitions are in transport.cc.
+// SendComm* and ConnectionComm* are the same address; the definitions are in comm.h.
 ConnectionComm* AsConnection(SendComm* comm);
 ConnectionComm* AsConnection(RecvComm* comm);
 // nullptr if it is closed or of the other direction.

@@ -1,0 +1,475 @@
+#include "cc/runtime/transport.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/base/clock.h"
+#include "cc/base/log.h"
+#include "cc/base/status_macros.h"
+#include "cc/control/handle.h"
+#include "cc/control/socket_address.h"
+#include "cc/runtime/comm.h"
+#include "cc/runtime/connect_attempt.h"
+#include "cc/runtime/fault_report.h"
+#include "cc/runtime/handshake_rules.h"
+#include "cc/runtime/listener.h"
+#include "cc/runtime/registration_cache.h"
+
+namespace railhop::runtime {
+
+class ListenComm {
+ public:
+  enum class Mark : uint32_t { kClosed = 0, kOpen = 0x115e9e40 };
+
+  Mark mark = Mark::kClosed;
+  const NetDevice* device = nullptr;
+  std::unique_ptr<Listener> listener;
+};
+
+namespace {
+
+// What lives between the first Init and the last Release.
+struct State {
+  std::unique_ptr<DeviceSource> devices;
+  Identity identity;
+  control::Interface interface;
+  RealClock clock;
+
+  absl::Mutex mutex;
+  // By PhysicalDevice::id.
+  std::map<int, std::unique_ptr<RegistrationCache>> caches ABSL_GUARDED_BY(mutex);
+  std::map<uint64_t, std::unique_ptr<ConnectAttempt>> attempts ABSL_GUARDED_BY(mutex);
+};
+
+// Never destroyed: what NCCL still points to after a Release must stay readable.
+struct Pools {
+  StablePool<ListenComm> listens;
+  StablePool<SendComm> sends;
+  StablePool<RecvComm> recvs;
+  StablePool<Memory> memories;
+};
+
+Pools& AllPools() {
+  static Pools* const pools = new Pools();
+  return *pools;
+}
+
+ABSL_CONST_INIT absl::Mutex init_mutex(absl::kConstInit);
+int references ABSL_GUARDED_BY(init_mutex) = 0;
+// Release by Init, acquire by each call.
+std::atomic<State*> state{nullptr};
+
+State* Running() { return state.load(std::memory_order_acquire); }
+
+absl::Status NotRunning() { return absl::InvalidArgumentError("the transport is not initialized"); }
+
+// The first place that knows why logs it, once.
+absl::Status Warned(absl::Status why) {
+  RAILHOP_LOG(kWarning, "%s", std::string(why.message()).c_str());
+  return why;
+}
+
+absl::StatusOr<const NetDevice*> FindDevice(int dev) {
+  State* const running = Running();
+  if (running == nullptr) return NotRunning();
+  const NetDevice* const device = running->devices->Get(dev);
+  if (device == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no net device ", dev));
+  }
+  return device;
+}
+
+RegistrationCache* CacheOf(State* running, const PhysicalDevice& part) {
+  absl::MutexLock lock(&running->mutex);
+  std::unique_ptr<RegistrationCache>& cache = running->caches[part.id];
+  if (cache == nullptr) {
+    const bool relaxed =
+        part.relaxed_ordering && running->identity.datapath.ib_pci_relaxed_ordering != 0;
+    cache = std::make_unique<RegistrationCache>(part.context, relaxed);
+  }
+  return cache.get();
+}
+
+// Drops what has been acquired; the first error.
+absl::Status ReleaseParts(Memory* memory) {
+  absl::Status first;
+  for (uint32_t i = 0; i < memory->parts; ++i) {
+    if (memory->registrations[i] == nullptr) continue;
+    absl::Status released = memory->caches[i]->Release(memory->registrations[i]);
+    if (released.ok()) memory->registrations[i] = nullptr;
+    if (first.ok() && !released.ok()) first = std::move(released);
+  }
+  return first;
+}
+
+template <typename Acquire>
+absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, size_t size,
+                                      const Acquire& acquire) {
+  State* const running = Running();
+  if (running == nullptr) return NotRunning();
+  if (comm == nullptr || comm->mark == ConnectionComm::Mark::kClosed) {
+    return absl::InvalidArgumentError("memory is registered for a closed connection");
+  }
+  if (data == nullptr || size == 0) {
+    return absl::InvalidArgumentError("memory to register is empty");
+  }
+  Memory* const memory = AllPools().memories.Take();
+  memory->keys = {};
+  memory->keys.begin = reinterpret_cast<uintptr_t>(data);
+  memory->keys.end = memory->keys.begin + size;
+  memory->parts = 0;
+  for (const PhysicalDevice* part : comm->device->parts) {
+    const uint32_t i = memory->parts;
+    RegistrationCache* const cache = CacheOf(running, *part);
+    const absl::StatusOr<Registration*> registration = acquire(cache);
+    if (!registration.ok()) {
+      ReleaseParts(memory).IgnoreError();
+      AllPools().memories.Give(memory);
+      return registration.status();
+    }
+    memory->caches[i] = cache;
+    memory->registrations[i] = *registration;
+    memory->keys.local[i] = (*registration)->region->local_key();
+    memory->keys.remote[i] = (*registration)->region->remote_key();
+    ++memory->parts;
+  }
+  memory->mark = Memory::Mark::kLive;
+  return memory;
+}
+
+// Gives the whole place back once nothing reaches memory over the connection any more.
+template <typename Comm, typename Connection>
+absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm>* pool) {
+  RAILHOP_RETURN_IF_ERROR(connection->Close());
+  comm->mark = ConnectionComm::Mark::kClosed;
+  comm->connection = nullptr;
+  connection->~Connection();
+  pool->Give(comm);
+  return absl::OkStatus();
+}
+
+// Out of line: the way of a connection that has been given up.
+__attribute__((noinline, cold)) Outcome Failed(datapath::Connection* connection, Outcome outcome) {
+  ReportFault(connection);
+  return outcome;
+}
+
+bool IsLive(const Memory* memory) {
+  return memory != nullptr && memory->mark == Memory::Mark::kLive;
+}
+
+// The keys of n registrations; false if one is not live. A null one is none, for empty buffers.
+bool KeysOf(int n, Memory* const* memories, const datapath::MemoryKeys** keys) {
+  for (int i = 0; i < n; ++i) {
+    keys[i] = nullptr;
+    if (memories[i] == nullptr) continue;
+    if (!IsLive(memories[i])) return false;
+    keys[i] = &memories[i]->keys;
+  }
+  return true;
+}
+
+}  // namespace
+
+ConnectionComm* AsConnection(SendComm* comm) { return comm; }
+ConnectionComm* AsConnection(RecvComm* comm) { return comm; }
+
+SendComm* AsSend(ConnectionComm* comm) {
+  return comm != nullptr && comm->mark == ConnectionComm::Mark::kSend ? static_cast<SendComm*>(comm)
+                                                                      : nullptr;
+}
+
+RecvComm* AsRecv(ConnectionComm* comm) {
+  return comm != nullptr && comm->mark == ConnectionComm::Mark::kRecv ? static_cast<RecvComm*>(comm)
+                                                                      : nullptr;
+}
+
+absl::Status Transport::Init(Hooks hooks) {
+  absl::MutexLock lock(&init_mutex);
+  if (references > 0) {
+    ++references;
+    return absl::OkStatus();
+  }
+  if (hooks.devices == nullptr || hooks.devices->Count() < 1) {
+    return absl::InvalidArgumentError("no net device");
+  }
+  auto made = std::make_unique<State>();
+  RAILHOP_ASSIGN_OR_RETURN(
+      made->interface, control::ChooseInterface(
+                           control::ListInterfaces(hooks.sockets.socket_family), hooks.sockets));
+  char host[64] = "";
+  gethostname(host, sizeof(host) - 1);
+  made->identity.host = host;
+  control::FillRandom(&made->identity.instance_id, sizeof(made->identity.instance_id));
+  made->identity.sockets = std::move(hooks.sockets);
+  made->identity.datapath = hooks.datapath;
+  // What the wire and the verbs can carry; whoever parsed the setting has warned.
+  datapath::DatapathConfig& datapath = made->identity.datapath;
+  datapath.ib_qps_per_connection = std::clamp(datapath.ib_qps_per_connection, 1, 128);
+  datapath.ib_timeout = std::clamp(datapath.ib_timeout, 0, 31);
+  datapath.ib_retry_cnt = std::clamp(datapath.ib_retry_cnt, 0, 7);
+  made->devices = std::move(hooks.devices);
+  references = 1;
+  state.store(made.release(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+bool Transport::IsRunning() { return Running() != nullptr; }
+
+void Transport::Release() {
+  absl::MutexLock lock(&init_mutex);
+  if (references == 0 || --references > 0) return;
+  for (ListenComm* comm : AllPools().listens.All()) {
+    if (comm->mark == ListenComm::Mark::kOpen) CloseListen(comm).IgnoreError();
+  }
+  for (SendComm* comm : AllPools().sends.All()) {
+    if (AsSend(comm) != nullptr) CloseSend(comm).IgnoreError();
+  }
+  for (RecvComm* comm : AllPools().recvs.All()) {
+    if (AsRecv(comm) != nullptr) CloseRecv(comm).IgnoreError();
+  }
+  for (Memory* memory : AllPools().memories.All()) {
+    if (!IsLive(memory)) continue;
+    memory->mark = Memory::Mark::kOver;
+    AllPools().memories.Give(memory);
+  }
+  std::unique_ptr<State> last(state.exchange(nullptr, std::memory_order_acq_rel));
+  absl::MutexLock last_lock(&last->mutex);
+  last->attempts.clear();
+  last->caches.clear();
+}
+
+int Transport::DeviceCount() {
+  State* const running = Running();
+  return running == nullptr ? 0 : running->devices->Count();
+}
+
+absl::StatusOr<DeviceProperties> Transport::Properties(int dev) {
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  return device->properties;
+}
+
+absl::StatusOr<int> Transport::MakeVirtualDevice(absl::Span<const int> devices) {
+  State* const running = Running();
+  if (running == nullptr) return NotRunning();
+  return running->devices->Fuse(devices);
+}
+
+absl::StatusOr<ListenComm*> Transport::Listen(int dev, void* handle) {
+  static_assert(sizeof(control::Handle) == kHandleBytes);
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  if (handle == nullptr) return absl::InvalidArgumentError("listen without a handle");
+  State* const running = Running();
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Create(running->identity, *device, running->interface.address);
+  if (!listener.ok()) return Warned(listener.status());
+  const control::Handle made = (*listener)->MakeHandle();
+  memcpy(handle, &made, sizeof(made));
+  ListenComm* const comm = AllPools().listens.Take();
+  comm->device = device;
+  comm->listener = *std::move(listener);
+  comm->mark = ListenComm::Mark::kOpen;
+  return comm;
+}
+
+absl::StatusOr<SendComm*> Transport::Connect(const CommunicatorConfig& config, int dev,
+                                             void* handle) {
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  if (handle == nullptr) return absl::InvalidArgumentError("connect without a handle");
+  State* const running = Running();
+  control::Handle given;
+  memcpy(&given, handle, sizeof(given));
+  auto* const kept = static_cast<unsigned char*>(handle) + offsetof(control::Handle, attempt);
+  ConnectAttempt* attempt = nullptr;
+  {
+    absl::MutexLock lock(&running->mutex);
+    auto found = running->attempts.find(given.attempt);
+    if (given.attempt == 0 || found == running->attempts.end()) {
+      control::FillRandom(&given.attempt, sizeof(given.attempt));
+      found =
+          running->attempts
+              .emplace(given.attempt, std::make_unique<ConnectAttempt>(running->identity, *device,
+                                                                       given, config.traffic_class))
+              .first;
+      memcpy(kept, &given.attempt, sizeof(given.attempt));
+    }
+    attempt = found->second.get();
+  }
+  const absl::StatusOr<bool> connected = attempt->Step(running->clock.NowNs());
+  if (connected.ok() && !*connected) return nullptr;
+  std::unique_ptr<ConnectAttempt> over;
+  {
+    absl::MutexLock lock(&running->mutex);
+    over = std::move(running->attempts[given.attempt]);
+    running->attempts.erase(given.attempt);
+  }
+  memset(kept, 0, sizeof(given.attempt));
+  if (!connected.ok()) return Warned(connected.status());
+  SendComm* const comm = AllPools().sends.Take();
+  comm->connection = over->Finish(comm->storage);
+  comm->device = device;
+  comm->label = absl::StrCat(device->properties.name, " to ", over->peer().host);
+  comm->connection->set_label(comm->label.c_str());
+  comm->mark = ConnectionComm::Mark::kSend;
+  RAILHOP_LOG(kInfo, "%s", over->Description().c_str());
+  return comm;
+}
+
+absl::StatusOr<RecvComm*> Transport::Accept(ListenComm* listener) {
+  State* const running = Running();
+  if (running == nullptr) return NotRunning();
+  if (listener == nullptr || listener->mark != ListenComm::Mark::kOpen) {
+    return absl::InvalidArgumentError("accept on a closed listener");
+  }
+  absl::StatusOr<std::unique_ptr<Listener::Caller>> caller =
+      listener->listener->Step(running->clock.NowNs());
+  if (!caller.ok()) return Warned(caller.status());
+  if (*caller == nullptr) return nullptr;
+  RecvComm* const comm = AllPools().recvs.Take();
+  absl::StatusOr<datapath::RecvConnection*> connection =
+      Listener::Finish(caller->get(), comm->storage);
+  if (!connection.ok()) {
+    AllPools().recvs.Give(comm);
+    return Warned(connection.status());
+  }
+  comm->connection = *connection;
+  comm->device = listener->device;
+  comm->label =
+      absl::StrCat(listener->device->properties.name, " from ", Listener::Peer(**caller).host);
+  comm->connection->set_label(comm->label.c_str());
+  comm->mark = ConnectionComm::Mark::kRecv;
+  RAILHOP_LOG(kInfo, "%s", Listener::Description(**caller).c_str());
+  return comm;
+}
+
+absl::StatusOr<Memory*> Transport::RegisterMemory(ConnectionComm* comm, void* data, size_t size,
+                                                  int type) {
+  if (type != kPointerHost && type != kPointerCuda) {
+    return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
+  }
+  absl::StatusOr<Memory*> memory =
+      RegisterParts(comm, data, size,
+                    [data, size](RegistrationCache* cache) { return cache->Acquire(data, size); });
+  return memory.ok() ? memory : Warned(memory.status());
+}
+
+absl::StatusOr<Memory*> Transport::RegisterDmaBuf(ConnectionComm* comm, void* data, size_t size,
+                                                  int type, uint64_t offset, int fd) {
+  if (type != kPointerHost && type != kPointerCuda) {
+    return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
+  }
+  absl::StatusOr<Memory*> memory = RegisterParts(comm, data, size, [=](RegistrationCache* cache) {
+    return cache->AcquireDmaBuf(data, size, offset, fd);
+  });
+  return memory.ok() ? memory : Warned(memory.status());
+}
+
+absl::Status Transport::Deregister(ConnectionComm* comm, Memory* memory) {
+  // NCCL names the connection; it may be closed by now, the registration is its own master.
+  (void)comm;
+  if (!IsLive(memory)) return absl::InvalidArgumentError("memory is not registered");
+  const absl::Status released = ReleaseParts(memory);
+  if (!released.ok()) return Warned(released);
+  memory->mark = Memory::Mark::kOver;
+  AllPools().memories.Give(memory);
+  return absl::OkStatus();
+}
+
+absl::Status Transport::CloseSend(SendComm* comm) {
+  if (AsSend(comm) == nullptr) return absl::InvalidArgumentError("the connection is closed");
+  return CloseConnection(comm, comm->connection, &AllPools().sends);
+}
+
+absl::Status Transport::CloseRecv(RecvComm* comm) {
+  if (AsRecv(comm) == nullptr) return absl::InvalidArgumentError("the connection is closed");
+  return CloseConnection(comm, comm->connection, &AllPools().recvs);
+}
+
+absl::Status Transport::CloseListen(ListenComm* listener) {
+  if (listener == nullptr || listener->mark != ListenComm::Mark::kOpen) {
+    return absl::InvalidArgumentError("the listener is closed");
+  }
+  ReportStrangers(listener->listener->counters());
+  listener->mark = ListenComm::Mark::kClosed;
+  listener->listener.reset();
+  AllPools().listens.Give(listener);
+  return absl::OkStatus();
+}
+
+Outcome Transport::ISend(SendComm* comm, void* data, size_t size, int tag, Memory* memory,
+                         Request** request) {
+  *request = nullptr;
+  if (AsSend(comm) == nullptr) return Outcome::kMisuse;
+  const datapath::MemoryKeys* keys = nullptr;
+  if (memory != nullptr) {
+    if (!IsLive(memory)) return Outcome::kMisuse;
+    keys = &memory->keys;
+  }
+  const Outcome outcome = comm->connection->Send(data, size, tag, keys, request);
+  return outcome == Outcome::kOk ? outcome : Failed(comm->connection, outcome);
+}
+
+Outcome Transport::IRecv(RecvComm* comm, int n, void** data, const size_t* sizes, const int* tags,
+                         Memory** memories, Request** request) {
+  *request = nullptr;
+  if (AsRecv(comm) == nullptr || n < 1 || n > kGroupedReceivesMax) return Outcome::kMisuse;
+  const datapath::MemoryKeys* keys[kGroupedReceivesMax];
+  if (!KeysOf(n, memories, keys)) return Outcome::kMisuse;
+  const Outcome outcome = comm->connection->Receive(n, data, sizes, tags, keys, request);
+  return outcome == Outcome::kOk ? outcome : Failed(comm->connection, outcome);
+}
+
+Outcome Transport::IFlush(RecvComm* comm, int n, void** data, const int* sizes, Memory** memories,
+                          Request** request) {
+  *request = nullptr;
+  if (AsRecv(comm) == nullptr || n < 1 || n > kGroupedReceivesMax) return Outcome::kMisuse;
+  const datapath::MemoryKeys* keys[kGroupedReceivesMax];
+  if (!KeysOf(n, memories, keys)) return Outcome::kMisuse;
+  const Outcome outcome = comm->connection->Flush(n, data, sizes, keys, request);
+  return outcome == Outcome::kOk ? outcome : Failed(comm->connection, outcome);
+}
+
+Outcome Transport::Test(Request* request, int* done, int* sizes) {
+  *done = 0;
+  if (request == nullptr) return Outcome::kMisuse;
+  bool over = false;
+  Outcome outcome = Outcome::kMisuse;
+  datapath::Connection* connection = nullptr;
+  switch (request->kind) {
+    case Request::kSend: {
+      auto* const owner = static_cast<datapath::SendConnection*>(request->owner);
+      uint64_t size;
+      outcome = owner->Test(static_cast<datapath::SendRequest*>(request), &over, &size);
+      if (over && sizes != nullptr) sizes[0] = static_cast<int>(std::min<uint64_t>(size, INT_MAX));
+      connection = owner;
+      break;
+    }
+    case Request::kReceive: {
+      auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
+      outcome = owner->Test(static_cast<datapath::Transfer*>(request), &over, sizes);
+      connection = owner;
+      break;
+    }
+    case Request::kFlush: {
+      auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
+      outcome = owner->Test(static_cast<datapath::FlushRequest*>(request), &over);
+      connection = owner;
+      break;
+    }
+    case Request::kNone:
+      return Outcome::kMisuse;
+  }
+  *done = over ? 1 : 0;
+  if (outcome == Outcome::kOk || connection == nullptr) return outcome;
+  return Failed(connection, outcome);
+}
+
+}  // namespace railhop::runtime
