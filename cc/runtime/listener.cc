@@ -11,21 +11,6 @@ namespace railhop::runtime {
 using control::FrameChannel;
 using control::MessageType;
 
-struct Listener::Caller {
-  enum class State : uint8_t {
-    kStranger,
-    kRaising,   // HELLO is there, our queue pairs are on their way to RTS
-    kAnswered,  // REPLY is out, READY is awaited
-  };
-
-  FrameChannel channel;
-  State state = State::kStranger;
-  int64_t deadline_ns = 0;
-  std::unique_ptr<LaneBuilder> builder;
-  control::EndDescription local;
-  control::EndDescription peer;
-};
-
 Listener::Listener(const Identity& identity, const NetDevice& device)
     : identity_(identity), device_(device) {
   control::FillRandom(&listener_id_, sizeof(listener_id_));

@@ -44,7 +44,21 @@ class Listener {
   // What the peers need.
   control::Handle MakeHandle() const;
 
-  struct Caller;
+  // Somebody who has called. Opaque outside.
+  struct Caller {
+    enum class State : uint8_t {
+      kStranger,
+      kRaising,   // HELLO is there, our queue pairs are on their way to RTS
+      kAnswered,  // REPLY is out, READY is awaited
+    };
+
+    control::FrameChannel channel;
+    State state = State::kStranger;
+    int64_t deadline_ns = 0;
+    std::unique_ptr<LaneBuilder> builder;
+    control::EndDescription local;
+    control::EndDescription peer;
+  };
 
   // One step for every caller. A caller whose connection is complete, or null.
   // Errors, each told once: Unavailable (an authentic peer went away, refused, has another version;
