@@ -16,4 +16,16 @@ Train Train::TakeFront(uint32_t n) {
   return front;
 }
 
+Response Response::TakeFront(uint32_t n) {
+  Response front = *this;
+  const uint32_t bytes = n * mtu;
+  front.count = n;
+  front.length = bytes;
+  psn = PsnAdd(psn, n);
+  count -= n;
+  length -= bytes;
+  remote_addr += bytes;
+  return front;
+}
+
 }  // namespace railhop::rdma

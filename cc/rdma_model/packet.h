@@ -66,6 +66,9 @@ struct Response {
   uint32_t length = 0;     // bytes of READ data
   uint64_t remote_addr = 0;
   uint64_t atomic_original = 0;
+
+  // Takes the first `n` packets (0 < n < count) of READ data off and returns them; the rest stays.
+  Response TakeFront(uint32_t n);
 };
 
 // Number of packets that `length` bytes take; an empty message is one packet (IBTA 9.7.2.1).

@@ -40,6 +40,23 @@ TEST(Train, TakeFrontOfMiddle_KeepsMessageEnds) {
   EXPECT_FALSE(rest.last);
 }
 
+TEST(Response, TakeFront_PartsAddUpToTheWhole) {
+  Response rest;
+  rest.psn = 0xffffff;
+  rest.count = 3;
+  rest.mtu = 256;
+  rest.length = 600;
+  rest.remote_addr = 1000;
+  const Response front = rest.TakeFront(2);
+  EXPECT_EQ(front.psn, 0xffffffu);
+  EXPECT_EQ(front.length, 512u);
+  EXPECT_EQ(front.remote_addr, 1000u);
+  EXPECT_EQ(rest.psn, 1u);
+  EXPECT_EQ(rest.count, 1u);
+  EXPECT_EQ(rest.length, 88u);
+  EXPECT_EQ(rest.remote_addr, 1512u);
+}
+
 TEST(PacketCount, EmptyMessage_IsOnePacket) {
   EXPECT_EQ(PacketCount(0, 4096), 1u);
   EXPECT_EQ(PacketCount(1, 4096), 1u);
