@@ -74,11 +74,11 @@ def problem_of(figure: Any, name: str) -> str:
     return ""
 
 
-def _run(benchmark: Benchmark, program: pathlib.Path) -> bool:
+def _run(benchmark: Benchmark, program: pathlib.Path, options: list[str]) -> bool:
     """Runs one and passes its figures on. False if it failed or printed anything else."""
     workspace.say(f"bench {benchmark.name}: {benchmark.doc}")
     good, figures = True, 0
-    command = [str(program), *benchmark.args]
+    command = [str(program), *benchmark.args, *options]
     if benchmark.fabric:
         command = [str(build.DIST / "fabric/railhop-fabric"), "run", "--", *command]
     with subprocess.Popen(
@@ -106,13 +106,25 @@ def _run(benchmark: Benchmark, program: pathlib.Path) -> bool:
     return good
 
 
+def split_words(words: list[str]) -> tuple[list[str], list[str]]:
+    """Parts `NAME... --OPTION...` in front of the first option behind a NAME."""
+    for index in range(1, len(words)):
+        if words[index].startswith("-") and not words[0].startswith("-"):
+            return words[:index], words[index:]
+    return words, []
+
+
 def main() -> int:
+    words, options = split_words(sys.argv[1:])
     parser = argparse.ArgumentParser(
-        prog="tools/bench", description="Runs benchmarks; prints one JSON object for each figure."
+        prog="tools/bench",
+        usage="tools/bench [--list] NAME... [--OPTION VALUE...]",
+        description="Runs benchmarks; prints one JSON object for each figure. Options behind the "
+        "names go to the benchmarks' programs.",
     )
     parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     known = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
     try:
         if args.list:
@@ -131,7 +143,7 @@ def main() -> int:
     except (ValueError, RuntimeError) as error:
         workspace.say(str(error))
         return 1
-    outcomes = [_run(benchmark, programs[benchmark.target]) for benchmark in chosen]
+    outcomes = [_run(benchmark, programs[benchmark.target], options) for benchmark in chosen]
     return 0 if all(outcomes) else 1
 
 

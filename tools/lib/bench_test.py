@@ -20,6 +20,13 @@ FIGURE: dict[str, Any] = {
 }
 
 
+def test_options_behind_the_names_are_the_programs() -> None:
+    assert bench.split_words(["sim", "--seeds", "5"]) == (["sim"], ["--seeds", "5"])
+    assert bench.split_words(["a", "b"]) == (["a", "b"], [])
+    assert bench.split_words(["--list"]) == (["--list"], [])
+    assert bench.split_words(["--list", "-x"]) == (["--list", "-x"], [])
+
+
 def test_whole_figure_is_good() -> None:
     assert bench.problem_of(FIGURE, "fabric") == ""
 
