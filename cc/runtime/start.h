@@ -5,14 +5,7 @@
 #ifndef RAILHOP_CC_RUNTIME_START_H_
 #define RAILHOP_CC_RUNTIME_START_H_
 
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
-#include "cc/config/options.h"
-#include "cc/config/settings.h"
-#include "cc/control/socket_config.h"
-#include "cc/datapath/datapath_config.h"
 
 namespace railhop::runtime {
 
@@ -34,18 +27,6 @@ void StopTransport(Devices devices);
 
 // Whether the transport runs.
 bool TransportRuns();
-
-// The options as the data path and the sockets take them. *notes: what could not be used as
-// written.
-datapath::DatapathConfig MakeDatapathConfig(const config::Options& options,
-                                            std::vector<std::string>* notes);
-control::SocketConfig MakeSocketConfig(const config::Options& options,
-                                       std::vector<std::string>* notes);
-
-// Traffic that does not pass through a net plugin and so is not protected: what of it this process
-// seems to use, as a sentence; empty if nothing does. Looks at variables and loaded libraries.
-std::string UnprotectedTraffic(const config::Settings& settings,
-                               const std::vector<std::string>& loaded_libraries);
 
 }  // namespace railhop::runtime
 
