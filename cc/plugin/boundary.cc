@@ -28,7 +28,7 @@ Result Guard(F&& call) {
 }
 
 void Warn(const char* what, const absl::Status& status) {
-  RAILHOP_LOG(kWarning, "NET/Railhop : %s: %s", what, std::string(status.message()).c_str());
+  RAILHOP_LOG(kWarning, "%s: %s", what, std::string(status.message()).c_str());
 }
 
 // Says why a call failed, and turns it into a code.
@@ -46,7 +46,7 @@ void WriteToNccl(void* context, LogSeverity severity, const char* file, int line
   const int level = severity == LogSeverity::kWarning ? nccl::kLogWarn
                     : severity == LogSeverity::kInfo  ? nccl::kLogInfo
                                                       : nccl::kLogTrace;
-  logger(level, nccl::kSubsystemInit | nccl::kSubsystemNet, file, line, "%s", text);
+  logger(level, nccl::kSubsystemInit | nccl::kSubsystemNet, file, line, "NET/Railhop : %s", text);
 }
 
 void UseLogger(nccl::Logger logger) {
@@ -128,7 +128,7 @@ class Border {
     if (status.ok()) return true;
     if (!explained_) {
       RAILHOP_LOG(kWarning,
-                  "NET/Railhop : cannot serve: %s. If NCCL goes on, this job runs on another "
+                  "cannot serve: %s. If NCCL goes on, this job runs on another "
                   "transport, UNPROTECTED against link failures (NCCL_NET=Railhop makes it stop "
                   "instead)",
                   std::string(status.message()).c_str());
@@ -247,8 +247,7 @@ Result MakeVirtualDevice(int* dev, std::span<const int> devices) {
     if (!made.ok()) {
       // NCCL tries this on its own, so it is no cause for alarm. NCCL's own transport answers every
       // refusal with this code. Source: NCCL v2.30.7-1 src/transport/net_ib/init.cc.
-      RAILHOP_LOG(kInfo, "NET/Railhop : devices are not fused: %s",
-                  std::string(made.status().message()).c_str());
+      RAILHOP_LOG(kInfo, "devices are not fused: %s", std::string(made.status().message()).c_str());
       return nccl::kInvalidUsage;
     }
     *dev = *made;

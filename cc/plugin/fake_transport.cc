@@ -5,6 +5,10 @@
 
 #include "cc/runtime/start.h"
 
+namespace railhop::datapath {
+struct Request {};
+}  // namespace railhop::datapath
+
 namespace railhop::runtime {
 
 class ConnectionComm {
@@ -25,7 +29,6 @@ class RecvComm : public ConnectionComm {
 };
 class ListenComm {};
 class Memory {};
-class Request {};
 
 namespace {
 

@@ -214,7 +214,7 @@ absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& a
   if (const absl::StatusOr<ibv_gid> raw = context->QueryGid(candidate.port, gid.index); raw.ok()) {
     std::array<uint8_t, 16> bytes;
     std::memcpy(bytes.data(), raw->raw, bytes.size());
-    gid_text_[device->id] = FormatGid(bytes);
+    gid_text_[device->id] = GidText(bytes);
   }
   physical_.push_back(std::move(device));
   net_devices_.push_back(std::move(net));
@@ -408,7 +408,7 @@ int DeviceTable::JoinPorts() {
     waiting_.erase(place);
     if (const absl::Status status = Add(candidate, *attr); !status.ok()) continue;
     ++joined;
-    RAILHOP_LOG(kInfo, "NET/Railhop : port %s:%d has come up and joins as net device %d",
+    RAILHOP_LOG(kInfo, "port %s:%d has come up and joins as net device %d",
                 candidate.context->name().c_str(), candidate.port,
                 static_cast<int>(net_devices_.size()) - 1);
   }

@@ -52,7 +52,7 @@ std::string Doubt(const GidRule& rule, int index, const GidReader& read) {
   const std::string place = "GID index " + std::to_string(index);
   if (!entry.has_value()) return place + " cannot be read";
   if (AllZero(entry->raw, 0, 16)) return place + " is empty";
-  const std::string shown = place + " (" + FormatGid(entry->raw) + ")";
+  const std::string shown = place + " (" + GidText(entry->raw) + ")";
   if (IsLinkLocal(entry->raw)) return shown + " is link-local: it reaches nobody beyond the switch";
   if (entry->roce_version != 0 && entry->roce_version != rule.roce_version) {
     return shown + " is RoCE v" + std::to_string(entry->roce_version);
@@ -71,7 +71,7 @@ int GidFamily(const Raw& raw) {
 
 bool GidIsRoutable(const Raw& raw) { return !AllZero(raw, 0, 16) && !IsLinkLocal(raw); }
 
-std::string FormatGid(const Raw& raw) {
+std::string GidText(const Raw& raw) {
   char text[INET6_ADDRSTRLEN] = "";
   if (GidFamily(raw) == AF_INET && raw[0] == 0) {
     inet_ntop(AF_INET, raw.data() + 12, text, sizeof text);

@@ -52,7 +52,7 @@ GidRule MakeGidRule(int64_t pinned_index, int64_t routable_index, int64_t roce_v
 GidChoice ChooseGid(const GidRule& rule, bool is_ethernet, int table_length, const GidReader& read);
 
 // 10.0.0.1 or fe80::1, as people write the address.
-std::string FormatGid(const std::array<uint8_t, 16>& raw);
+std::string GidText(const std::array<uint8_t, 16>& raw);
 
 // AF_INET for an IPv4 address in IPv6's clothes, else AF_INET6.
 int GidFamily(const std::array<uint8_t, 16>& raw);

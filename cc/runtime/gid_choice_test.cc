@@ -123,9 +123,9 @@ TEST(GidChoice, BadRange_IsIgnoredAndSaid) {
 }
 
 TEST(Gid, Format_AsPeopleWriteIt) {
-  EXPECT_EQ(FormatGid(Parse("10.1.2.3")->raw), "10.1.2.3");
-  EXPECT_EQ(FormatGid(Parse("fd00::1")->raw), "fd00::1");
-  EXPECT_EQ(FormatGid({}), "::");
+  EXPECT_EQ(GidText(Parse("10.1.2.3")->raw), "10.1.2.3");
+  EXPECT_EQ(GidText(Parse("fd00::1")->raw), "fd00::1");
+  EXPECT_EQ(GidText({}), "::");
 }
 
 }  // namespace

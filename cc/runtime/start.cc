@@ -20,8 +20,8 @@
 namespace railhop::runtime {
 namespace {
 
-void Inform(const std::string& line) { RAILHOP_LOG(kInfo, "NET/Railhop : %s", line.c_str()); }
-void Warn(const std::string& line) { RAILHOP_LOG(kWarning, "NET/Railhop : %s", line.c_str()); }
+void Inform(const std::string& line) { RAILHOP_LOG(kInfo, "%s", line.c_str()); }
+void Warn(const std::string& line) { RAILHOP_LOG(kWarning, "%s", line.c_str()); }
 
 // The table outlives a stop that keeps devices; the transport gets this in its place.
 class Borrowed final : public DeviceSource {
@@ -99,15 +99,15 @@ class Process {
     Hooks hooks;
     hooks.datapath = MakeDatapathConfig(options, &notes);
     hooks.sockets = MakeSocketConfig(options, &notes);
-    const bool fresh = devices_ == nullptr;
-    if (fresh) RAILHOP_RETURN_IF_ERROR(FindDevices(options, &notes));
+    if (devices_ == nullptr) RAILHOP_RETURN_IF_ERROR(FindDevices(options, &notes));
     hooks.devices = std::make_unique<Borrowed>(devices_.get());
     if (const absl::Status status = Transport::Init(std::move(hooks)); !status.ok()) {
       devices_.reset();
       return status;
     }
     devices_->StartWatching(options.port_poll_interval_ns);
-    if (fresh) Describe(notes);
+    if (!described_) Describe(notes);
+    described_ = true;
     return absl::OkStatus();
   }
 
@@ -139,6 +139,7 @@ class Process {
 
   absl::Mutex mutex_;
   int references_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool described_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<config::LoadedOptions> loaded_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<DeviceTable> devices_ ABSL_GUARDED_BY(mutex_);
 };
