@@ -32,4 +32,16 @@ PRODUCTS: tuple[Product, ...] = (
         },
         links={"fabric/libibverbs.so": "libibverbs.so.1"},
     ),
+    # RCCL looks for librccl-net.so, and makes librccl-net-NAME.so of NCCL_NET_PLUGIN=NAME.
+    Product(
+        key="plugin",
+        path="plugin/libnccl-net-railhop.so",
+        files={
+            "//cc/plugin:stripped/libnccl-net-railhop.so": "plugin/libnccl-net-railhop.so",
+        },
+        links={
+            "plugin/librccl-net.so": "libnccl-net-railhop.so",
+            "plugin/librccl-net-railhop.so": "libnccl-net-railhop.so",
+        },
+    ),
 )
