@@ -40,13 +40,15 @@ def _environment(variables: dict[str, str]) -> dict[str, str]:
     return {**kept, "HOME": "/nonexistent", "NCCL_SOCKET_IFNAME": "lo", **variables}
 
 
-def run(topology: str, version: int = 12, shell: str = "", **variables: str) -> Shown:
+def run(
+    topology: str, variables: dict[str, str] | None = None, *, version: int = 12, shell: str = ""
+) -> Shown:
     """Runs the program over a fabric of the topology; `shell` replaces the plain call."""
     path = topology if "/" in topology else f"testdata/topologies/{topology}.topology"
     command = ["sh", "-c", shell] if shell else [_PROGRAM, _PLUGIN, str(version)]
     done = subprocess.run(
         [_LAUNCHER, "run", "--library-dir", _LIBRARY_DIR, "--topology", path, "--", *command],
-        env=_environment(variables),
+        env=_environment(variables or {}),
         capture_output=True,
         text=True,
         timeout=120,
@@ -73,7 +75,7 @@ def test_flat_four_nics_are_shown_in_pci_order() -> None:
 
 @pytest.mark.parametrize("version", [6, 8, 9, 10, 11, 12])
 def test_every_version_shows_the_same_devices(version: int) -> None:
-    assert run("two-hosts-8nic", version).names == [f"mlx5_{n}:1" for n in range(8)]
+    assert run("two-hosts-8nic", version=version).names == [f"mlx5_{n}:1" for n in range(8)]
 
 
 def test_one_nic_with_defaults() -> None:
@@ -96,7 +98,7 @@ def test_lopsided_container_names_what_does_not_open_in_one_line() -> None:
     assert shown.names == ["mlx5_3:1"]
     assert len(shown.warnings()) == 1
     assert "devices that cannot be opened: mlx5_0" in shown.warnings()[0]
-    assert not run("container-lopsided", NCCL_IB_HCA="mlx5_3").warnings()
+    assert not run("container-lopsided", {"NCCL_IB_HCA": "mlx5_3"}).warnings()
 
 
 @pytest.mark.parametrize(
@@ -110,11 +112,11 @@ def test_lopsided_container_names_what_does_not_open_in_one_line() -> None:
     ],
 )
 def test_hca_filter(hca: str, names: list[str]) -> None:
-    assert run("two-hosts-4nic", NCCL_IB_HCA=hca).names == names
+    assert run("two-hosts-4nic", {"NCCL_IB_HCA": hca}).names == names
 
 
 def test_hca_filter_gives_rail_and_plane() -> None:
-    shown = run("two-hosts-4nic", NCCL_IB_HCA="mlx5_0:1:4:2,mlx5_1::5")
+    shown = run("two-hosts-4nic", {"NCCL_IB_HCA": "mlx5_0:1:4:2,mlx5_1::5"})
     assert shown.devices == [
         "mlx5_0:1 200000 0000:17:00.0 4 2 1",
         "mlx5_1:1 200000 0000:37:00.0 5 -1 1",
@@ -133,7 +135,7 @@ def test_hca_filter_gives_rail_and_plane() -> None:
     ],
 )
 def test_gid_knobs(variables: dict[str, str], gid: str) -> None:
-    shown = run("two-hosts-dual-port", **variables)
+    shown = run("two-hosts-dual-port", variables)
     assert f"device [0] mlx5_0:1 RoCE speed 200000 Mb/s, {gid}" in shown.log
 
 
@@ -146,8 +148,8 @@ def test_ipv6_only_fabric_takes_the_routable_address(tmp_path: pathlib.Path) -> 
 
 
 def test_pkey_index_that_a_port_does_not_have_is_named() -> None:
-    assert run("two-hosts-infiniband", NCCL_IB_PKEY="0").names == ["ibp0:1", "ibp1:1"]
-    shown = run("two-hosts-infiniband", NCCL_IB_PKEY="7")
+    assert run("two-hosts-infiniband", {"NCCL_IB_PKEY": "0"}).names == ["ibp0:1", "ibp1:1"]
+    shown = run("two-hosts-infiniband", {"NCCL_IB_PKEY": "7"})
     assert shown.status == 3
     assert len(shown.warnings()) == 1
     assert "NCCL_IB_PKEY=7 is no entry of its P_Key table" in shown.warnings()[0]
@@ -163,7 +165,7 @@ def test_pkey_index_that_a_port_does_not_have_is_named() -> None:
     ],
 )
 def test_cannot_serve_says_why_in_one_warning(variables: dict[str, str], reason: str) -> None:
-    shown = run("two-hosts-4nic", **variables)
+    shown = run("two-hosts-4nic", variables)
     assert shown.status == 3
     assert len(shown.warnings()) == 1, shown.log
     assert "cannot serve" in shown.warnings()[0]
@@ -200,8 +202,8 @@ def test_port_down_at_start_joins_when_it_comes_up(tmp_path: pathlib.Path) -> No
 
 def test_net_name() -> None:
     assert run("laptop-1nic").name == "Railhop"
-    assert run("laptop-1nic", RAILHOP_NET_NAME="IB").name == "IB"
-    shown = run("laptop-1nic", RAILHOP_NET_NAME="my net")
+    assert run("laptop-1nic", {"RAILHOP_NET_NAME": "IB"}).name == "IB"
+    shown = run("laptop-1nic", {"RAILHOP_NET_NAME": "my net"})
     assert shown.name == "Railhop"
     assert "RAILHOP_NET_NAME='my net'" in shown.warnings()[0]
 
@@ -209,7 +211,7 @@ def test_net_name() -> None:
 def test_options_are_printed_with_their_sources(tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "nccl.conf"
     conf.write_text("# tuned\nNCCL_IB_TC=106\nNCCL_IB_TIMEOUT=22\nRAILHOP_GIVE_UP_TIME=2min\n")
-    shown = run("laptop-1nic", NCCL_CONF_FILE=str(conf), NCCL_IB_TIMEOUT="19")
+    shown = run("laptop-1nic", {"NCCL_CONF_FILE": str(conf), "NCCL_IB_TIMEOUT": "19"})
     assert f"option NCCL_IB_TC=106 ({conf}:2)" in shown.log
     assert "option NCCL_IB_TIMEOUT=19 (environment)" in shown.log
     assert f"option RAILHOP_GIVE_UP_TIME=2min ({conf}:4)" in shown.log
@@ -217,7 +219,9 @@ def test_options_are_printed_with_their_sources(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_cannot_apply_is_named() -> None:
-    shown = run("laptop-1nic", NCCL_IB_OOO_RQ="1", NCCL_IB_RETRY_CNT="15", RAILHOP_FAIL_OVER="0")
+    shown = run(
+        "laptop-1nic", {"NCCL_IB_OOO_RQ": "1", "NCCL_IB_RETRY_CNT": "15", "RAILHOP_FAIL_OVER": "0"}
+    )
     assert shown.status == 0
     assert "NCCL_IB_OOO_RQ='1' (environment) is not used" in shown.log
     assert "NCCL_IB_RETRY_CNT=15 does not fit its field; 7 is used" in shown.log
@@ -227,9 +231,9 @@ def test_what_cannot_apply_is_named() -> None:
 
 def test_log_threshold() -> None:
     assert "device [0]" in run("laptop-1nic").log
-    assert run("laptop-1nic", RAILHOP_LOG="warn").log.count("NCCL INFO") == 0
+    assert run("laptop-1nic", {"RAILHOP_LOG": "warn"}).log.count("NCCL INFO") == 0
 
 
 def test_device_initiated_traffic_is_warned_of() -> None:
-    shown = run("laptop-1nic", NCCL_GIN_TYPE="2")
+    shown = run("laptop-1nic", {"NCCL_GIN_TYPE": "2"})
     assert "GIN or RMA: NCCL_GIN_TYPE=2" in shown.warnings()[0]
