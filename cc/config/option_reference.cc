@@ -29,6 +29,8 @@ const char* UseText(OptionUse use) {
       return "yes";
     case OptionUse::kCore:
       return "NCCL's core";
+    case OptionUse::kNotYet:
+      return "not yet";
     case OptionUse::kNotApplied:
       return "no";
   }
@@ -88,7 +90,8 @@ std::string OptionReferenceMarkdown() {
       "\n"
       "*Used* says who acts on a variable: Railhop (yes), NCCL's core, which works with the device "
       "properties that\n"
-      "Railhop gives it, or nobody (no), which is said at start if the variable is set.\n";
+      "Railhop gives it, or nobody (no, or not yet), which is said at start if the variable is "
+      "set.\n";
   std::string_view group;
   for (const OptionRow& row : OptionTable()) {
     if (group != row.group) {

@@ -26,6 +26,7 @@ enum class OptionType {
 enum class OptionUse {
   kApplied,    // Railhop acts on it
   kCore,       // NCCL's core acts on it; Railhop gives it truthful device properties
+  kNotYet,     // will be acted on by a later version; until then as the next
   kNotApplied  // has no effect on Railhop; said at start if it is set
 };
 

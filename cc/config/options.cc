@@ -110,9 +110,10 @@ class Loader {
   // Says what NCCL would not say of its own knob.
   void Note(const OptionRow& row, const Setting& setting, EffectiveOption* effective) {
     const std::string shown = std::string(row.name) + "=" + Quote(setting.value);
-    if (row.use == OptionUse::kNotApplied) {
-      loaded_.notes.push_back(shown + " (" + setting.source + ") is not used: " + row.doc);
-      effective->source += ", not used";
+    if (row.use == OptionUse::kNotApplied || row.use == OptionUse::kNotYet) {
+      const std::string verdict = row.use == OptionUse::kNotYet ? "not used yet" : "not used";
+      loaded_.notes.push_back(shown + " (" + setting.source + ") is " + verdict + ": " + row.doc);
+      effective->source += ", " + verdict;
     }
     if (row.type == OptionType::kNcclInt) {
       const NcclInt parsed = ParseNcclInt(setting.value, ParseNcclInt(row.default_value, 0).value);

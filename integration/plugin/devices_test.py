@@ -210,11 +210,11 @@ def test_net_name() -> None:
 
 def test_options_are_printed_with_their_sources(tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "nccl.conf"
-    conf.write_text("# tuned\nNCCL_IB_TC=106\nNCCL_IB_TIMEOUT=22\nRAILHOP_GIVE_UP_TIME=2min\n")
+    conf.write_text("# tuned\nNCCL_IB_TC=106\nNCCL_IB_TIMEOUT=22\nRAILHOP_PORT_POLL_INTERVAL=2s\n")
     shown = run("laptop-1nic", {"NCCL_CONF_FILE": str(conf), "NCCL_IB_TIMEOUT": "19"})
     assert f"option NCCL_IB_TC=106 ({conf}:2)" in shown.log
     assert "option NCCL_IB_TIMEOUT=19 (environment)" in shown.log
-    assert f"option RAILHOP_GIVE_UP_TIME=2min ({conf}:4)" in shown.log
+    assert f"option RAILHOP_PORT_POLL_INTERVAL=2s ({conf}:4)" in shown.log
     assert "NCCL_IB_RETRY_CNT=7" in shown.log
 
 
