@@ -43,7 +43,12 @@ LAYERS: dict[str, Layer] = {
         ["cc/control", "cc/datapath", "cc/engine", "cc/verbs", "cc/proto", "cc/config", "cc/base"],
         [_ABSL, _PROTOBUF],
     ),
-    "cc/plugin": _layer(["cc/runtime", "cc/datapath", "cc/config", "cc/base"], [_ABSL]),
+    # The ABI's layouts; before the folder that it lies in.
+    "cc/plugin/nccl": _layer([], []),
+    "cc/plugin": _layer(
+        ["cc/plugin/nccl", "cc/runtime", "cc/datapath", "cc/config", "cc/base"], [_ABSL]
+    ),
+    "cc/netperf": _layer(["cc/plugin/nccl", "cc/base"], [_ABSL]),
     "cc/rdma_model": _layer(["cc/base"], []),
     "cc/fabric": _layer(["cc/rdma_model", "cc/base"], [_RDMA_CORE]),
     "cc/sim": _layer(
@@ -65,7 +70,7 @@ LAYERS: dict[str, Layer] = {
         [_ABSL, _PROTOBUF, _PYBIND11],
     ),
     "integration": _layer(
-        ["cc/plugin", "cc/verbs", "cc/config", "cc/base", "python"],
+        ["cc/plugin/nccl", "cc/plugin", "cc/verbs", "cc/config", "cc/base", "python"],
         [_ABSL, _PROTOBUF, _RDMA_CORE],
     ),
 }

@@ -44,4 +44,9 @@ PRODUCTS: tuple[Product, ...] = (
             "plugin/librccl-net-railhop.so": "libnccl-net-railhop.so",
         },
     ),
+    Product(
+        key="netperf",
+        path="netperf/railhop-netperf",
+        files={"//cc/netperf:railhop-netperf": "netperf/railhop-netperf"},
+    ),
 )

@@ -1,0 +1,86 @@
+#include "cc/netperf/worker.h"
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cc/netperf/links.h"
+#include "cc/netperf/traffic.h"
+
+namespace railhop::netperf {
+namespace {
+
+void Tell(int socket, const Note& note) {
+  if (send(socket, &note, sizeof(note), MSG_NOSIGNAL) != sizeof(note)) _exit(1);
+}
+
+void SetProblem(const std::string& problem, Note* note) {
+  snprintf(note->problem, sizeof(note->problem), "%s", problem.c_str());
+}
+
+void RunOne(const SessionPlan& plan, const Leg& leg, int process, Links* links, Board* board,
+            int socket) {
+  const TrafficResult result = RunLeg(plan, leg, process, links, board, [socket] {
+    Note note;
+    note.kind = Note::Kind::kAtMessage;
+    Tell(socket, note);
+  });
+  Note note;
+  note.kind = Note::Kind::kResult;
+  note.counts = result.counts;
+  SetProblem(result.problem, &note);
+  Tell(socket, note);
+}
+
+}  // namespace
+
+void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGPIPE, SIG_IGN);
+  for (const auto& [name, value] : plan.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (!plan.hosts.empty()) {
+    const std::string& host = plan.hosts[static_cast<size_t>(process) % plan.hosts.size()];
+    setenv("RAILHOP_FABRIC_HOST", host.c_str(), 1);
+  }
+
+  Links links(plan, process, board);
+  std::string problem;
+  Note note;
+  if (!links.Open(&problem)) {
+    board->GiveUp();
+    SetProblem(problem, &note);
+    Tell(socket, note);
+    std::string ignored;
+    links.Close(&ignored);
+    _exit(1);
+  }
+  note.kind = Note::Kind::kReady;
+  note.facts = links.facts();
+  note.before = links.resident_before();
+  note.resident = ReadResident();
+  Tell(socket, note);
+
+  Order order;
+  while (recv(socket, &order, sizeof(order), 0) == sizeof(order)) {
+    if (order.kind == Order::Kind::kQuit) break;
+    if (order.kind == Order::Kind::kRun) {
+      RunOne(plan, order.leg, process, &links, board, socket);
+    } else {
+      note.kind = Note::Kind::kMemory;
+      note.resident = ReadResident();
+      Tell(socket, note);
+    }
+  }
+  Note closed;
+  closed.kind = Note::Kind::kClosed;
+  if (!links.Close(&problem)) SetProblem(problem, &closed);
+  Tell(socket, closed);
+  _exit(0);
+}
+
+}  // namespace railhop::netperf
