@@ -33,7 +33,7 @@ def sockets() -> Transport:
 
 def _devices(count: int, fused: bool) -> dict[str, str]:
     names = ",".join(f"soft{i}" for i in range(count))
-    merge = {"NCCL_NET_FORCE_MERGE": names} if fused else {"NCCL_NET_MERGE_LEVEL": "LOC"}
+    merge = {} if fused else {"NCCL_NET_MERGE_LEVEL": "LOC"}
     return {"NCCL_IB_HCA": f"={names}", **merge}
 
 
