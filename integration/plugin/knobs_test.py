@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -53,8 +54,11 @@ class Record:
         return [r for r in self.rows("post") if r["qp"] not in data]
 
 
+Run = Callable[..., Record]
+
+
 @pytest.fixture
-def run(tmp_path: pathlib.Path):
+def run(tmp_path: pathlib.Path) -> Run:
     """Sends messages with these variables; what was written down."""
 
     def call(
@@ -93,7 +97,7 @@ def run(tmp_path: pathlib.Path):
     return call
 
 
-def test_defaults_are_nccls(run) -> None:
+def test_defaults_are_nccls(run: Run) -> None:
     record = run({})
     assert record.status == 0, record.log
     assert record.values("rts", "timeout") == {20}
@@ -107,32 +111,32 @@ def test_defaults_are_nccls(run) -> None:
 @pytest.mark.parametrize(
     ("text", "timeout"), [("18", 18), ("0x12", 18), ("022", 18), ("0", 0), ("40", 0), ("", 20)]
 )
-def test_timeout(run, text: str, timeout: int) -> None:
+def test_timeout(run: Run, text: str, timeout: int) -> None:
     assert run({"NCCL_IB_TIMEOUT": text}).values("rts", "timeout") == {timeout}
 
 
 @pytest.mark.parametrize(("text", "retry"), [("3", 3), ("15", 7), ("many", 0)])
-def test_retry_cnt(run, text: str, retry: int) -> None:
+def test_retry_cnt(run: Run, text: str, retry: int) -> None:
     assert run({"NCCL_IB_RETRY_CNT": text}).values("rts", "retry") == {retry}
 
 
-def test_pkey(run) -> None:
+def test_pkey(run: Run) -> None:
     record = run({"NCCL_IB_PKEY": "1"}, topology="two-hosts-infiniband")
     assert record.values("init", "pkey") == {1}
 
 
-def test_sl_and_tc(run) -> None:
+def test_sl_and_tc(run: Run) -> None:
     record = run({"NCCL_IB_SL": "3", "NCCL_IB_TC": "106"})
     assert record.values("rtr", "sl") == {3}
     assert record.values("rtr", "tc") == {106}
 
 
-def test_traffic_class_of_the_communicator(run) -> None:
+def test_traffic_class_of_the_communicator(run: Run) -> None:
     assert run({}, traffic_class=42).values("rtr", "tc") == {42}
     assert run({"NCCL_IB_TC": "106"}, traffic_class=42).values("rtr", "tc") == {106}
 
 
-def test_fifo_tc_is_for_the_receiving_end(run) -> None:
+def test_fifo_tc_is_for_the_receiving_end(run: Run) -> None:
     record = run({"NCCL_IB_TC": "106", "NCCL_IB_FIFO_TC": "84"})
     assert record.values("rtr", "tc") == {106, 84}
     tc = {row["qp"]: row["tc"] for row in record.rows("rtr")}
@@ -140,12 +144,12 @@ def test_fifo_tc_is_for_the_receiving_end(run) -> None:
     assert {tc[row["qp"]] for row in record.small_posts()} == {"84"}
 
 
-def test_gid_index(run) -> None:
+def test_gid_index(run: Run) -> None:
     assert run({"NCCL_IB_GID_INDEX": "2"}).values("rtr", "gid") == {2}
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_qps_per_connection(run, count: int) -> None:
+def test_qps_per_connection(run: Run, count: int) -> None:
     one = len(run({}).rows("rtr"))
     record = run({"NCCL_IB_QPS_PER_CONNECTION": str(count)})
     assert record.status == 0, record.log
@@ -154,7 +158,7 @@ def test_qps_per_connection(run, count: int) -> None:
 
 def _queue_pairs_of_each_message(record: Record) -> set[int]:
     """How many queue pairs carried data of one message, over all messages."""
-    per_message = collections.defaultdict(set)
+    per_message: dict[int, set[str]] = collections.defaultdict(set)
     carried = 0
     for row in record.data_posts():
         per_message[carried // _SIZE].add(row["qp"])
@@ -162,7 +166,7 @@ def _queue_pairs_of_each_message(record: Record) -> set[int]:
     return {len(pairs) for pairs in per_message.values()}
 
 
-def test_split_data_on_qps(run) -> None:
+def test_split_data_on_qps(run: Run) -> None:
     variables = {"NCCL_IB_QPS_PER_CONNECTION": "4"}
     assert _queue_pairs_of_each_message(run(variables)) == {1}
     split = run({**variables, "NCCL_IB_SPLIT_DATA_ON_QPS": "1"})
@@ -170,7 +174,7 @@ def test_split_data_on_qps(run) -> None:
     assert {int(r["bytes"]) % 128 for r in split.data_posts()} == {0}
 
 
-def test_adaptive_routing_and_its_threshold(run) -> None:
+def test_adaptive_routing_and_its_threshold(run: Run) -> None:
     def announced_apart(variables: dict[str, str], topology: str = "two-hosts-4nic") -> bool:
         record = run(variables, topology=topology)
         assert record.status == 0, record.log
@@ -186,17 +190,17 @@ def test_adaptive_routing_and_its_threshold(run) -> None:
     assert announced_apart({"NCCL_IB_ADAPTIVE_ROUTING": "1", "NCCL_IB_AR_THRESHOLD": "65535"})
 
 
-def test_use_inline(run) -> None:
+def test_use_inline(run: Run) -> None:
     assert {r["inline"] for r in run({}).small_posts()} == {"0"}
     assert "1" in {r["inline"] for r in run({"NCCL_IB_USE_INLINE": "1"}).small_posts()}
 
 
-def test_ece_enable(run) -> None:
+def test_ece_enable(run: Run) -> None:
     assert any("set_ece options=0x30000002" in line for line in run({}).lines)
     assert not any("ece" in line for line in run({"NCCL_IB_ECE_ENABLE": "0"}).lines)
 
 
-def test_pci_relaxed_ordering(run) -> None:
+def test_pci_relaxed_ordering(run: Run) -> None:
     def relaxed(text: str) -> set[str]:
         rows = run({"NCCL_IB_PCI_RELAXED_ORDERING": text}).rows("reg_mr")
         return {row["relaxed"] for row in rows if int(row["bytes"]) >= _SIZE}
@@ -209,7 +213,7 @@ def test_pci_relaxed_ordering(run) -> None:
 _ETIMEDOUT, _EINVAL = 110, 22
 
 
-def test_mqp_retry(run) -> None:
+def test_mqp_retry(run: Run) -> None:
     quick = {"NCCL_IB_MQP_RETRY_SLEEP_MSEC": "1"}
     failing = {**quick, "RAILHOP_TEST_FAIL_MODIFY": f"{_ETIMEDOUT}:5"}
     assert run(failing).status == 0
@@ -219,14 +223,14 @@ def test_mqp_retry(run) -> None:
     assert run({**other, "NCCL_IB_MQP_RETRY_ALL": "1"}).status == 0
 
 
-def test_mqp_retry_sleep_grows(run) -> None:
+def test_mqp_retry_sleep_grows(run: Run) -> None:
     failing = {"RAILHOP_TEST_FAIL_MODIFY": f"{_ETIMEDOUT}:4"}
     start = time.monotonic()
     assert run({**failing, "NCCL_IB_MQP_RETRY_SLEEP_MSEC": "100"}).status == 0
     assert time.monotonic() - start >= 1.0, "100 + 200 + 300 + 400 ms"
 
 
-def test_fused_devices_use_every_part(run) -> None:
+def test_fused_devices_use_every_part(run: Run) -> None:
     record = run({}, devices=(0, 1, 2, 3))
     assert record.status == 0, record.log
     assert len({row["qp"] for row in record.data_posts()}) == 4

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tools.dev import house, layers, tidy
+from tools.dev import house, knobs, layers, tidy
 from tools.lib import junit, workspace
 
 ROOT = workspace.ROOT
@@ -118,6 +118,7 @@ CHECKS = (
     Check("shellcheck", _shellcheck),
     Check("layers", lambda files: layers.check_tree(ROOT, files)),
     Check("house", lambda files: house.check_tree(ROOT, files)),
+    Check("knobs", lambda _files: knobs.check_tree(ROOT)),
     Check("clang-tidy", _clang_tidy),
     Check("clang-build", _clang_build),
 )
