@@ -85,7 +85,11 @@ class Connection {
  protected:
   Connection(std::vector<ConnectionDevice> devices, std::vector<Lane> lanes,
              const ConnectionRules& rules)
-      : rules_(rules), devices_(std::move(devices)), lanes_(std::move(lanes)) {}
+      : rules_(rules),
+        device_count_(static_cast<uint32_t>(devices.size())),
+        lane_count_(static_cast<uint32_t>(lanes.size())),
+        devices_(std::move(devices)),
+        lanes_(std::move(lanes)) {}
   ~Connection() = default;
 
   // Records the first fault and gives the connection up.
@@ -99,7 +103,12 @@ class Connection {
   // Entries taken from a completion queue at once.
   static constexpr int kPollBatch = 8;
 
+  // After the last lane comes the first.
+  uint32_t LaneAfter(uint32_t lane) const { return lane + 1 == lane_count_ ? 0 : lane + 1; }
+
   const ConnectionRules rules_;
+  const uint32_t device_count_;
+  const uint32_t lane_count_;
   mutable ConnectionLock lock_;
   Outcome failed_ ABSL_GUARDED_BY(lock_) = Outcome::kOk;
   // The vectors keep their size; what is in them is guarded.

@@ -72,7 +72,7 @@ Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, c
     entry.address = reinterpret_cast<uintptr_t>(data[i]);
     entry.size = sizes[i];
     if (keys[i] != nullptr && keys[i]->Covers(data[i], sizes[i])) {
-      for (uint32_t d = 0; d < devices_.size(); ++d) entry.remote_keys[d] = keys[i]->remote[d];
+      for (uint32_t d = 0; d < device_count_; ++d) entry.remote_keys[d] = keys[i]->remote[d];
     } else if (sizes[i] > 0) {
       return Outcome::kMisuse;
     }
@@ -84,9 +84,8 @@ Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, c
   }
   Lane& lane = lanes_[next_lane_];
   if (lane.outstanding >= kCtsWritesMax) {
-    const Outcome polled = PollLocked();
-    if (polled != Outcome::kOk) return polled;
-    if (lane.outstanding >= kCtsWritesMax) return Outcome::kOk;
+    PollLocked();
+    if (failed_ != Outcome::kOk || lane.outstanding >= kCtsWritesMax) return failed_;
   }
   transfer->kind = Request::kReceive;
   transfer->done = false;
@@ -100,10 +99,10 @@ Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, c
   return Outcome::kOk;
 }
 
-Outcome RecvConnection::Announce(uint32_t slot, uint32_t receives) {
+inline Outcome RecvConnection::Announce(uint32_t slot, uint32_t receives) {
   const uint32_t lane_index = next_lane_;
   Lane& lane = lanes_[lane_index];
-  if (++next_lane_ == lanes_.size()) next_lane_ = 0;
+  next_lane_ = LaneAfter(lane_index);
   sge_.addr = reinterpret_cast<uintptr_t>(memory_->staging[slot]);
   sge_.length = receives * static_cast<uint32_t>(sizeof(CtsEntry));
   sge_.lkey = devices_[lane.local_device].control->local_key();
@@ -122,16 +121,17 @@ Outcome RecvConnection::Announce(uint32_t slot, uint32_t receives) {
   return error == 0 ? Outcome::kOk : FailPost(lane_index, error);
 }
 
-Outcome RecvConnection::Test(Transfer* request, bool* done, int* sizes) {
-  *done = false;
+Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
+  *done = 0;
   ConnectionGuard guard(&lock_);
-  if (request->kind != Request::kReceive) return Outcome::kMisuse;
+  if (request->kind != Request::kReceive) [[unlikely]]
+    return Outcome::kMisuse;
   if (!request->done) {
-    if (failed_ != Outcome::kOk) return failed_;
-    const Outcome polled = PollLocked();
-    if (!request->done) return polled;
+    PollLocked();
+    // What had arrived before a fault is done all the same.
+    if (!request->done) return failed_;
   }
-  *done = true;
+  *done = 1;
   if (sizes != nullptr) {
     for (uint32_t i = 0; i < request->receives; ++i) {
       sizes[i] = static_cast<int>(std::min<uint64_t>(request->records[i].bytes, INT_MAX));
@@ -184,37 +184,42 @@ Outcome RecvConnection::Flush(int n, void* const* data, const int* sizes,
   return Outcome::kOk;
 }
 
-Outcome RecvConnection::Test(FlushRequest* request, bool* done) {
-  *done = false;
+Outcome RecvConnection::Test(FlushRequest* request, int* done) {
+  *done = 0;
   ConnectionGuard guard(&lock_);
-  if (request->kind != Request::kFlush) return Outcome::kMisuse;
+  if (request->kind != Request::kFlush) [[unlikely]]
+    return Outcome::kMisuse;
   if (!request->done) {
-    if (failed_ != Outcome::kOk) return failed_;
-    const Outcome polled = PollLocked();
-    if (!request->done) return polled;
+    PollLocked();
+    if (!request->done) return failed_;
   }
-  *done = true;
+  *done = 1;
   request->kind = Request::kNone;
   return Outcome::kOk;
 }
 
 Outcome RecvConnection::Poll() {
   ConnectionGuard guard(&lock_);
-  return failed_ != Outcome::kOk ? failed_ : PollLocked();
-}
-
-Outcome RecvConnection::PollLocked() {
-  const auto devices = static_cast<uint32_t>(devices_.size());
-  for (uint32_t device = 0; device < devices; ++device) {
-    ibv_wc completions[kPollBatch];
-    const int count = devices_[device].cq->Poll(kPollBatch, completions);
-    if (count < 0) return Fail({.kind = Fault::Kind::kQueue, .device = static_cast<int>(device)});
-    for (int i = 0; i < count; ++i) Complete(completions[i], device);
-  }
+  PollLocked();
   return failed_;
 }
 
-Outcome RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
+inline void RecvConnection::PollLocked() {
+  for (uint32_t device = 0; device < device_count_; ++device) {
+    ibv_wc completions[kPollBatch];
+    const int count = devices_[device].cq->Poll(kPollBatch, completions);
+    if (count != 0) Take(completions, count, device);
+  }
+}
+
+void RecvConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
+  if (count < 0) [[unlikely]] {
+    Fail({.kind = Fault::Kind::kQueue, .device = static_cast<int>(device)});
+  }
+  for (int i = 0; i < count; ++i) Complete(completions[i], device);
+}
+
+inline Outcome RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
   const WorkId id = UnpackWorkId(wc.wr_id);
   if (id.kind == WorkKind::kFlush) {
     if (wc.status != IBV_WC_SUCCESS) return FailCompletion(-1, device, wc);
@@ -233,7 +238,7 @@ Outcome RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
   return Outcome::kOk;
 }
 
-Outcome RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
+inline Outcome RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
   Lane& lane = lanes_[lane_index];
   if (++lane.consumed == kReceiveBatch) {
     lane.consumed = 0;

@@ -65,13 +65,13 @@ class RecvConnection final : public Connection {
                   const MemoryKeys* const* keys, Request** request);
 
   // *done, and if so sizes[0..receives) (unless null) as NCCL wants them: at most INT_MAX.
-  Outcome Test(Transfer* request, bool* done, int* sizes);
+  Outcome Test(Transfer* request, int* done, int* sizes);
 
   // Reads the first byte of the last receive that is not empty, over each device. *request is null
-  // if there is nothing to flush, or no room: then call again (*full tells).
+  // if there is nothing to flush. kMisuse: more flushes than transfers.
   Outcome Flush(int n, void* const* data, const int* sizes, const MemoryKeys* const* keys,
                 Request** request);
-  Outcome Test(FlushRequest* request, bool* done);
+  Outcome Test(FlushRequest* request, int* done);
 
   Outcome Poll();
 
@@ -81,7 +81,9 @@ class RecvConnection final : public Connection {
  private:
   Outcome PostBatch(uint32_t lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   Outcome Announce(uint32_t slot, uint32_t receives) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  Outcome PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Take(const ibv_wc* completions, int count, uint32_t device)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   Outcome Complete(const ibv_wc& wc, uint32_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   Outcome Arrive(const ibv_wc& wc, uint32_t lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 

@@ -45,8 +45,9 @@ class SendConnection final : public Connection {
   // was sent, and the receive is still there.
   Outcome Send(const void* data, uint64_t size, int tag, const MemoryKeys* keys, Request** request);
 
-  // *done, and if so *size (unless null); the request is over then. Polls if it is not done.
-  Outcome Test(SendRequest* request, bool* done, uint64_t* size);
+  // *done, and if so *size (unless null) as NCCL wants it, at most INT_MAX; the request is over
+  // then. Polls if it is not done.
+  Outcome Test(SendRequest* request, int* done, int* size);
 
   // Takes what has completed. For connections that NCCL leaves idle.
   Outcome Poll();
@@ -55,14 +56,25 @@ class SendConnection final : public Connection {
   absl::Status Close();
 
  private:
+  // The oldest transfer is there.
+  Outcome SendAnnounced(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
+                        Request** request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The place of the receive for `tag` in the group at the head; -1 if there is none.
   int Match(const CtsEntry* group, uint64_t sequence, int tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool HasRoom(const StripePlan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  Outcome Post(SendRequest* request, const StripePlan& plan, const CtsEntry& entry,
-               const MemoryKeys* keys, uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  Outcome PostStripe(uint32_t lane_index, uint32_t index, uint64_t size, const MemoryKeys* keys,
-                     const CtsEntry& entry, bool with_record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  Outcome PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Stripes of a send that is more than one.
+  Outcome PostStripes(SendRequest* request, const StripePlan& plan, const CtsEntry& entry,
+                      const MemoryKeys* keys, uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // One stripe on the next lane. `bits`: the immediate without epoch.
+  Outcome PostStripe(uint64_t address, uint64_t length, uint64_t remote_address, uint32_t bits,
+                     const CtsEntry& entry, const MemoryKeys* keys, uint64_t total_size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Follows the data in a write of its own.
+  void AddAnnouncement(const Lane& lane, uint32_t index, uint64_t size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Take(const ibv_wc* completions, int count, uint32_t device)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   Outcome Complete(const ibv_wc& wc, uint32_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   const PeerMemory peer_;

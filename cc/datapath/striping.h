@@ -32,10 +32,15 @@ struct StripePlan {
   }
 };
 
+// Whether a send is one stripe: nearly every one, so it is asked first.
+constexpr bool IsOneStripe(uint64_t size, uint32_t lanes) {
+  return size < 2 * kStripeBytesMin || (lanes == 1 && size <= kPieceBytes);
+}
+
 // size <= kSendBytesMax; lanes 1..128.
 constexpr StripePlan PlanStripes(uint64_t size, uint32_t lanes) {
+  if (IsOneStripe(size, lanes)) return {.stripes = 1, .stripe_bytes = size};
   const uint64_t wanted = std::min<uint64_t>(lanes, size / kStripeBytesMin);
-  if (wanted <= 1 && size <= kPieceBytes) return {.stripes = 1, .stripe_bytes = size};
   uint64_t bytes = (size + wanted - 1) / wanted;
   if (bytes > kPieceBytes) {
     bytes = std::max(kPieceBytes, (size + kStripesMax - 1) / kStripesMax);

@@ -88,6 +88,8 @@ struct Immediate {
   uint32_t epoch;    // low 9 bits
 };
 inline constexpr uint32_t kImmediateEpochMask = 0x1ff;
+inline constexpr uint32_t kImmediateEpochShift = 23;
+inline constexpr uint32_t kImmediateRecordBit = 1u << 22;
 
 constexpr uint32_t PackImmediate(const Immediate& i) {
   return i.slot | i.receive << 5 | i.stripe << 8 | (i.stripes - 1) << 15 |

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -438,38 +437,23 @@ Outcome Transport::IFlush(RecvComm* comm, int n, void** data, const int* sizes, 
 }
 
 Outcome Transport::Test(Request* request, int* done, int* sizes) {
-  *done = 0;
-  if (request == nullptr) return Outcome::kMisuse;
-  bool over = false;
-  Outcome outcome = Outcome::kMisuse;
-  datapath::Connection* connection = nullptr;
-  switch (request->kind) {
-    case Request::kSend: {
-      auto* const owner = static_cast<datapath::SendConnection*>(request->owner);
-      uint64_t size;
-      outcome = owner->Test(static_cast<datapath::SendRequest*>(request), &over, &size);
-      if (over && sizes != nullptr) sizes[0] = static_cast<int>(std::min<uint64_t>(size, INT_MAX));
-      connection = owner;
-      break;
-    }
-    case Request::kReceive: {
-      auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
-      outcome = owner->Test(static_cast<datapath::Transfer*>(request), &over, sizes);
-      connection = owner;
-      break;
-    }
-    case Request::kFlush: {
-      auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
-      outcome = owner->Test(static_cast<datapath::FlushRequest*>(request), &over);
-      connection = owner;
-      break;
-    }
-    case Request::kNone:
-      return Outcome::kMisuse;
+  if (request != nullptr && request->kind == Request::kSend) {
+    auto* const owner = static_cast<datapath::SendConnection*>(request->owner);
+    const Outcome outcome = owner->Test(static_cast<datapath::SendRequest*>(request), done, sizes);
+    return outcome == Outcome::kOk ? outcome : Failed(owner, outcome);
   }
-  *done = over ? 1 : 0;
-  if (outcome == Outcome::kOk || connection == nullptr) return outcome;
-  return Failed(connection, outcome);
+  if (request != nullptr && request->kind == Request::kReceive) {
+    auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
+    const Outcome outcome = owner->Test(static_cast<datapath::Transfer*>(request), done, sizes);
+    return outcome == Outcome::kOk ? outcome : Failed(owner, outcome);
+  }
+  if (request != nullptr && request->kind == Request::kFlush) {
+    auto* const owner = static_cast<datapath::RecvConnection*>(request->owner);
+    const Outcome outcome = owner->Test(static_cast<datapath::FlushRequest*>(request), done);
+    return outcome == Outcome::kOk ? outcome : Failed(owner, outcome);
+  }
+  *done = 0;
+  return Outcome::kMisuse;
 }
 
 }  // namespace railhop::runtime
