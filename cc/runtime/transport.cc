@@ -70,12 +70,6 @@ State* Running() { return state.load(std::memory_order_acquire); }
 
 absl::Status NotRunning() { return absl::InvalidArgumentError("the transport is not initialized"); }
 
-// The first place that knows why logs it, once.
-absl::Status Warned(absl::Status why) {
-  RAILHOP_LOG(kWarning, "%s", std::string(why.message()).c_str());
-  return why;
-}
-
 absl::StatusOr<const NetDevice*> FindDevice(int dev) {
   State* const running = Running();
   if (running == nullptr) return NotRunning();
@@ -269,7 +263,7 @@ absl::StatusOr<ListenComm*> Transport::Listen(int dev, void* handle) {
   State* const running = Running();
   absl::StatusOr<std::unique_ptr<Listener>> listener =
       Listener::Create(running->identity, *device, running->interface.address);
-  if (!listener.ok()) return Warned(listener.status());
+  if (!listener.ok()) return listener.status();
   const control::Handle made = (*listener)->MakeHandle();
   memcpy(handle, &made, sizeof(made));
   ListenComm* const comm = AllPools().listens.Take();
@@ -311,7 +305,7 @@ absl::StatusOr<SendComm*> Transport::Connect(const CommunicatorConfig& config, i
     running->attempts.erase(given.attempt);
   }
   memset(kept, 0, sizeof(given.attempt));
-  if (!connected.ok()) return Warned(connected.status());
+  if (!connected.ok()) return connected.status();
   SendComm* const comm = AllPools().sends.Take();
   comm->connection = over->Finish(comm->storage);
   comm->device = device;
@@ -330,14 +324,14 @@ absl::StatusOr<RecvComm*> Transport::Accept(ListenComm* listener) {
   }
   absl::StatusOr<std::unique_ptr<Listener::Caller>> caller =
       listener->listener->Step(running->clock.NowNs());
-  if (!caller.ok()) return Warned(caller.status());
+  if (!caller.ok()) return caller.status();
   if (*caller == nullptr) return nullptr;
   RecvComm* const comm = AllPools().recvs.Take();
   absl::StatusOr<datapath::RecvConnection*> connection =
       Listener::Finish(caller->get(), comm->storage);
   if (!connection.ok()) {
     AllPools().recvs.Give(comm);
-    return Warned(connection.status());
+    return connection.status();
   }
   comm->connection = *connection;
   comm->device = listener->device;
@@ -354,10 +348,9 @@ absl::StatusOr<Memory*> Transport::RegisterMemory(ConnectionComm* comm, void* da
   if (type != kPointerHost && type != kPointerCuda) {
     return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
   }
-  absl::StatusOr<Memory*> memory =
-      RegisterParts(comm, data, size,
-                    [data, size](RegistrationCache* cache) { return cache->Acquire(data, size); });
-  return memory.ok() ? memory : Warned(memory.status());
+  return RegisterParts(comm, data, size, [data, size](RegistrationCache* cache) {
+    return cache->Acquire(data, size);
+  });
 }
 
 absl::StatusOr<Memory*> Transport::RegisterDmaBuf(ConnectionComm* comm, void* data, size_t size,
@@ -365,18 +358,16 @@ absl::StatusOr<Memory*> Transport::RegisterDmaBuf(ConnectionComm* comm, void* da
   if (type != kPointerHost && type != kPointerCuda) {
     return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
   }
-  absl::StatusOr<Memory*> memory = RegisterParts(comm, data, size, [=](RegistrationCache* cache) {
+  return RegisterParts(comm, data, size, [=](RegistrationCache* cache) {
     return cache->AcquireDmaBuf(data, size, offset, fd);
   });
-  return memory.ok() ? memory : Warned(memory.status());
 }
 
 absl::Status Transport::Deregister(ConnectionComm* comm, Memory* memory) {
   // NCCL names the connection; it may be closed by now, the registration is its own master.
   (void)comm;
   if (!IsLive(memory)) return absl::InvalidArgumentError("memory is not registered");
-  const absl::Status released = ReleaseParts(memory);
-  if (!released.ok()) return Warned(released);
+  RAILHOP_RETURN_IF_ERROR(ReleaseParts(memory));
   memory->mark = Memory::Mark::kOver;
   AllPools().memories.Give(memory);
   return absl::OkStatus();
