@@ -49,7 +49,6 @@ const absl::Status& AsStatus(const absl::StatusOr<T>& status_or) {
     return ::railhop::status_internal::AsStatus(                           \
         RAILHOP_STATUS_CONCAT(railhop_status_or_, __LINE__));              \
   }                                                                        \
-  /* NOLINTNEXTLINE(bugprone-macro-parentheses): may be a declaration */   \
   target = std::move(RAILHOP_STATUS_CONCAT(railhop_status_or_, __LINE__)).value()
 
 #endif  // RAILHOP_CC_BASE_STATUS_MACROS_H_

@@ -23,7 +23,7 @@ void PostersOfOneQp(World& world) {
       const auto offset = static_cast<size_t>(t) * 64;
       std::vector<ibv_sge> list = {local.Sge(offset, 64)};
       for (int i = 0; i < kEach && !broken; ++i) {
-        const auto id = static_cast<uint64_t>(t * 1000 + i);
+        const auto id = static_cast<uint64_t>(t) * 1000 + static_cast<uint64_t>(i);
         const ibv_send_wr wr =
             RdmaWr(IBV_WR_RDMA_WRITE, id, list, target.addr() + offset, target.mr->rkey);
         if (!world.WaitUntil([&] { return pair.first.PostSend(wr) == 0; })) broken = true;

@@ -145,7 +145,7 @@ void Connect(Side& first, Side& second, const ConnectOptions& options = {});
 
 // Two connected sides on the two devices.
 struct Pair {
-  Pair(World& world, const SideOptions& options = {}, const ConnectOptions& connect = {});
+  explicit Pair(World& world, const SideOptions& options = {}, const ConnectOptions& connect = {});
   Pair(World& world, const SideOptions& options, const SideOptions& second_options,
        const ConnectOptions& connect);
   Side first;

@@ -165,13 +165,14 @@ def check_build(path: str, text: str) -> list[str]:
         return []
     found = []
     uncommented = re.sub(r"(?m)^\s*#.*$", "", text)
+    all_testonly = "default_testonly = True" in uncommented
     for rule in _RULE.finditer(uncommented):
         kind, body = rule.group(1), rule.group(2)
         # visibility names who may use the target, `data` what it runs.
         body = re.sub(r"\b(visibility|default_visibility|data)\s*=\s*\[[^\]]*\]", "", body)
         if kind in ("load", "package", "package_group", "exports_files"):
             continue
-        is_test = kind in _TEST_RULES or "testonly = True" in body
+        is_test = all_testonly or kind in _TEST_RULES or "testonly = True" in body
         for label in _LABEL.findall(body):
             what = f"{path}: {kind} uses {label}"
             if label.startswith("@"):

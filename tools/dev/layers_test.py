@@ -95,6 +95,15 @@ def test_build_upward_is_named(label: str, word: str) -> None:
     assert word in found[0]
 
 
+def test_googletest_is_for_testonly_packages_and_targets() -> None:
+    rule = 'cc_library(\n    name = "x",\n    deps = ["@com_google_googletest//:gtest"],\n)\n'
+    package = "package(\n    default_testonly = True,\n)\n"
+    path = "cc/runtime/testing/BUILD.bazel"
+    assert len(layers.check_build(path, rule)) == 1
+    assert layers.check_build(path, package + rule) == []
+    assert layers.check_build(path, rule.replace("name", "testonly = True,\n    name")) == []
+
+
 def test_tree_with_one_violation_gives_one(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "cc" / "engine"
     folder.mkdir(parents=True)

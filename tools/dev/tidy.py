@@ -69,7 +69,8 @@ def _run(command: compile_commands.Command) -> str:
     )
     if done.returncode == 0 and not done.stdout.strip():
         return ""
-    return done.stdout + "\n".join(
+    shown = done.stdout.replace(f"{command.directory}/./", "").replace(f"{workspace.ROOT}/", "")
+    return shown + "\n".join(
         line for line in done.stderr.splitlines() if "warnings generated" not in line
     )
 
