@@ -16,6 +16,7 @@ namespace {
 
 constexpr char kClass[] = "/sys/class";
 constexpr char kInfiniBand[] = "/infiniband";
+constexpr char kPciBus[] = "/sys/class/pci_bus";
 constexpr char kVerbs[] = "/infiniband_verbs";
 constexpr char kRemoved[] = "/removed";                // folders of removed devices
 constexpr char kHosts[] = "/sys/class/.railhop";       // with a folder for each host
@@ -165,9 +166,27 @@ bool Sysfs::MakePciPlace(const rdma::TopologyDevice& device, std::string* place,
     for (const auto& [name, text] : last ? PciDeviceFiles(device) : PciBridgeFiles(device)) {
       Write(folders[i] + "/" + name, text);
     }
+    const std::string name = folders[i].substr(folders[i].rfind('/') + 1);
+    const std::string above = folders[i].substr(0, folders[i].rfind('/'));
+    if (!MakePciBus(above, name.substr(0, std::strlen("0000:00")), error)) return false;
   }
   *place = folders.back();
   return true;
+}
+
+// NCCL finds a device's folder through its bus: /sys/class/pci_bus/BUS/../../ADDRESS.
+bool Sysfs::MakePciBus(const std::string& bridge, const std::string& bus, std::string* error) {
+  const std::string folder = bridge + "/pci_bus/" + bus;
+  const std::string link = std::string(kPciBus) + "/" + bus;
+  struct stat st;
+  if (lstat(link.c_str(), &st) == 0) return true;  // a real bus, or another device's
+  if (!mounts_.MakeWritable(folder, {}, error) || !mounts_.MakeWritable(kPciBus, {}, error)) {
+    return false;
+  }
+  const std::string target = "../.." + folder.substr(std::strlen("/sys"));
+  if (symlink(target.c_str(), link.c_str()) == 0) return true;
+  *error = "cannot make " + link + ": " + std::strerror(errno);
+  return false;
 }
 
 bool Sysfs::MakeDevice(const rdma::TopologyDevice& device, int number, const std::string& place,

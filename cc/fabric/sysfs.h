@@ -41,6 +41,7 @@ class Sysfs {
 
   bool Build(std::string* error);
   bool MakeHost(int host, std::string* error);
+  bool MakePciBus(const std::string& bridge, const std::string& bus, std::string* error);
   bool MakePciPlace(const rdma::TopologyDevice& device, std::string* place, std::string* error);
   bool MakeDevice(const rdma::TopologyDevice& device, int number, const std::string& place,
                   std::string* error);
