@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <future>
 #include <new>
+#include <tuple>
 
 namespace railhop::fabric {
 namespace {
@@ -266,14 +267,21 @@ void Nic::FireCq(uint32_t index) {
   if (cqs_[index] != nullptr) cqs_[index]->Fire();
 }
 
-void Nic::Schedule(uint32_t qp_index, uint64_t deadline_ns) {
+void Nic::Schedule(uint32_t qp_index, uint64_t before_ns, uint64_t deadline_ns) {
   bool wake = false;
   {
     std::lock_guard<std::mutex> lock(timers_mutex_);
-    timers_.push({deadline_ns, qp_index});
+    if (before_ns != 0) timers_.erase({before_ns, qp_index});
+    if (deadline_ns == 0) return;
+    timers_.emplace(deadline_ns, qp_index);
     wake = wake_ns_ != 0 && deadline_ns < wake_ns_;
   }
   if (wake) Wake();
+}
+
+size_t Nic::TimersSet() {
+  std::lock_guard<std::mutex> lock(timers_mutex_);
+  return timers_.size();
 }
 
 void Nic::AddBacklog(uint32_t qp_index) {
@@ -300,7 +308,7 @@ void Nic::Run() {
     if (RunBacklog()) continue;
     {
       std::lock_guard<std::mutex> lock(timers_mutex_);
-      if (!timers_.empty()) next = std::min(next, timers_.top().deadline_ns);
+      if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
       if (!backlog_.empty()) continue;
       wake_ns_ = next;
     }
@@ -321,15 +329,16 @@ void Nic::Sleep(uint32_t doorbell, uint64_t until_ns) {
 
 uint64_t Nic::RunTimers(uint64_t now_ns) {
   for (;;) {
+    uint64_t deadline = 0;
     uint32_t index = 0;
     {
       std::lock_guard<std::mutex> lock(timers_mutex_);
       if (timers_.empty()) return kNever;
-      if (timers_.top().deadline_ns > now_ns) return timers_.top().deadline_ns;
-      index = timers_.top().qp_index;
-      timers_.pop();
+      std::tie(deadline, index) = *timers_.begin();
+      if (deadline > now_ns) return deadline;
+      timers_.erase(timers_.begin());
     }
-    if (const auto qp = FindQp(index); qp != nullptr) qp->OnTimer(now_ns);
+    if (const auto qp = FindQp(index); qp != nullptr) qp->OnTimer(deadline, now_ns);
   }
 }
 

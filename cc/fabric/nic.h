@@ -8,12 +8,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <queue>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cc/fabric/completion.h"
@@ -61,7 +61,10 @@ class Nic {
   int DestroyQp(const std::shared_ptr<QueuePair>& qp);
 
   // --- For queue pairs and the wire ---
-  void Schedule(uint32_t qp_index, uint64_t deadline_ns);
+  // Sets the timer of a queue pair, which has one: it was set to `before_ns` (0: to no time) and is
+  // set to `deadline_ns` (0: to no time) from now on.
+  void Schedule(uint32_t qp_index, uint64_t before_ns, uint64_t deadline_ns);
+  size_t TimersSet();
   void AddBacklog(uint32_t qp_index);
   std::shared_ptr<QueuePair> FindQp(uint32_t index);
   // A completion fired queue `index` of this process.
@@ -71,12 +74,6 @@ class Nic {
   void Quiesce();
 
  private:
-  struct Timer {
-    uint64_t deadline_ns;
-    uint32_t qp_index;
-    friend bool operator>(const Timer& a, const Timer& b) { return a.deadline_ns > b.deadline_ns; }
-  };
-
   struct DueEvent {
     uint64_t due_ns;
     Context* context;
@@ -109,7 +106,7 @@ class Nic {
   std::vector<DueEvent> due_events_;  // NIC thread under objects_mutex_
 
   std::mutex timers_mutex_;
-  std::priority_queue<Timer, std::vector<Timer>, std::greater<Timer>> timers_;
+  std::set<std::pair<uint64_t, uint32_t>> timers_;  // deadline (ns) and queue pair
   uint64_t wake_ns_ = 0;           // when the NIC thread wakes by itself; 0: it is awake
   std::vector<uint32_t> backlog_;  // queue pairs with more to send
 

@@ -149,7 +149,7 @@ int QueuePair::Modify(uint32_t mask, rdma::QpState to, const QpAttributes& attri
     EnterState(from, to);
   }
   pthread_mutex_unlock(&shared_.lock);
-  if (rc == 0 && to == rdma::QpState::kRts) (void)DriveLocked(kInlineBudget);
+  if (rc == 0 && to == rdma::QpState::kRts) DriveOn(kInlineBudget);
   return rc;
 }
 
@@ -209,8 +209,8 @@ void QueuePair::EndPost() {
   if (shared_.wedged.load(std::memory_order_acquire) == 0) {
     if (requester_.state() == rdma::QpState::kErr) {
       requester_.Flush();
-    } else if (DriveLocked(kInlineBudget)) {
-      nic_->AddBacklog(index_);
+    } else {
+      DriveOn(kInlineBudget);
     }
   }
   send_mutex_.unlock();
@@ -289,17 +289,21 @@ bool QueuePair::DriveLocked(uint64_t budget) {
   return more;
 }
 
+void QueuePair::DriveOn(uint64_t budget) {
+  if (DriveLocked(budget)) nic_->AddBacklog(index_);
+}
+
 void QueuePair::ScheduleTimer() {
   const uint64_t deadline = requester_.deadline_ns();
   if (deadline == 0 || retired_) return;
   if (scheduled_ns_ != 0 && scheduled_ns_ <= deadline) return;  // it wakes earlier and looks again
+  nic_->Schedule(index_, scheduled_ns_, deadline);
   scheduled_ns_ = deadline;
-  nic_->Schedule(index_, deadline);
 }
 
-void QueuePair::OnTimer(uint64_t now_ns) {
+void QueuePair::OnTimer(uint64_t deadline_ns, uint64_t now_ns) {
   std::lock_guard<std::mutex> lock(send_mutex_);
-  scheduled_ns_ = 0;
+  if (scheduled_ns_ == deadline_ns) scheduled_ns_ = 0;  // else it was set anew meanwhile
   if (retired_ || shared_.wedged.load(std::memory_order_acquire) != 0) return;
   const uint64_t timeouts = requester_.timeouts();
   // A request that waits behind a backlog because this thread had no processor has not timed out: a
@@ -313,7 +317,7 @@ void QueuePair::OnTimer(uint64_t now_ns) {
     PortEntry& port = nic_->directory().port({context_->device, attributes_.port});
     port.local_ack_timeouts.fetch_add(1, std::memory_order_relaxed);
   }
-  if (DriveLocked(kInlineBudget)) nic_->AddBacklog(index_);
+  DriveOn(kInlineBudget);
 }
 
 void QueuePair::TakeResponse(const rdma::Response& response, const uint8_t* read_data,
@@ -371,6 +375,7 @@ void QueuePair::Retire() {
   std::lock_guard<std::mutex> lock(send_mutex_);
   LockRobust(shared_.lock);
   retired_ = true;
+  nic_->Schedule(index_, scheduled_ns_, 0);
   shared_.in_use.store(0, std::memory_order_release);
   ResetQueues();
   pthread_mutex_unlock(&shared_.lock);

@@ -102,9 +102,9 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   // Sends up to `budget` bytes of what is queued; true if more could be sent at once. Schedules its
   // own timer.
   bool Drive(uint64_t budget);
-  void OnTimer(uint64_t now_ns);
-  void FlushSends();  // after the responder went to ERR
-  void DeviceGone();  // all is flushed
+  void OnTimer(uint64_t deadline_ns, uint64_t now_ns);  // the timer set to `deadline_ns` went off
+  void FlushSends();                                    // after the responder went to ERR
+  void DeviceGone();                                    // all is flushed
   // Waits until no call that began before is moving bytes for this queue pair, in either direction.
   void Settle();
   // Empties and detaches it; nothing of it moves any more when this returns.
@@ -128,6 +128,8 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   void ResetQueues();
   // With send_mutex_ held:
   bool DriveLocked(uint64_t budget);
+  // The same; the NIC thread goes on with what is left.
+  void DriveOn(uint64_t budget);
   void TakeResponse(const rdma::Response& response, const uint8_t* read_data,
                     const std::shared_ptr<Peer>& peer, uint64_t now_ns);
   void FollowIntoError();
@@ -153,7 +155,7 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   const Peer* read_peer_ = nullptr;     // else: where to read it
   uint64_t carried_bytes_ = 0;          // of its packets that are under way with a delay
   uint32_t committed_ = 0;              // requests since BeginPost
-  uint64_t scheduled_ns_ = 0;           // earliest entry of this queue pair in the NIC's timers
+  uint64_t scheduled_ns_ = 0;           // what its timer is set to; 0: to no time
   bool backlogged_ = false;             // the NIC thread will go on sending
   bool error_pending_ = false;          // the requester failed; the receive side is to follow
   bool retired_ = false;

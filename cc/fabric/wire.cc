@@ -416,13 +416,14 @@ void Wire::DeliverCarried(Carried& carried, bool send_locked, uint64_t now_ns) {
   if (!send_locked) lock.lock();
   const uint64_t accounted = carried.bytes.size() + kMinWireBytes;
   qp.carried_bytes_ -= std::min(qp.carried_bytes_, accounted);
-  if (!arrives || qp.retired_) return;
-  if (carried.is_response) {
+  if (qp.retired_) return;
+  if (arrives && carried.is_response) {
     qp.TakeResponse(carried.response, carried.bytes.data(), carried.hop.peer, now_ns);
   } else if (response.kind != rdma::ResponseKind::kNone) {
     Return(qp, response, carried.hop, now_ns);
   }
-  if (!send_locked) (void)qp.DriveLocked(kTrainBytes);
+  // Also when this one was lost: others may have waited for its room.
+  if (!send_locked) qp.DriveOn(kTrainBytes);
 }
 
 void Wire::LogVerdict(const QueuePair& qp, const rdma::Verdict& verdict, PortRef port, uint32_t psn,
