@@ -92,6 +92,7 @@ Response Responder::Duplicate(const Train& train) {
       return {};  // the key is gone since; the requester's timer tells
     }
     Response r = Reply(ResponseKind::kReadData, train.psn);
+    r.mtu = train.mtu;
     r.count = PacketCount(train.length, train.mtu);
     r.length = train.length;
     r.remote_addr =
@@ -99,7 +100,9 @@ Response Responder::Duplicate(const Train& train) {
     return r;
   }
   if (IsAtomic(train.opcode)) {
-    for (const auto& replay : s_->replays) {
+    // Newest first: packet numbers come again.
+    for (uint32_t back = 1; back <= kAtomicReplays; ++back) {
+      const auto& replay = s_->replays[(s_->atomic_next - back) % kAtomicReplays];
       if (replay.valid == 0 || replay.psn != train.psn) continue;
       Response r = Reply(ResponseKind::kAtomicResult, train.psn);
       r.atomic_original = replay.original;
@@ -234,6 +237,7 @@ Response Responder::ExecuteRead(const Train& train) {
     va = region->ToVa(addr);
   }
   Response r = Reply(ResponseKind::kReadData, train.psn);
+  r.mtu = train.mtu;  // the count is in such packets, whatever this end's path MTU is
   r.count = PacketCount(train.length, train.mtu);
   r.length = train.length;
   r.remote_addr = va;
@@ -348,6 +352,9 @@ void Responder::EnterError(AsyncEvent event) {
 }
 
 void Responder::FlushReceives() {
+  // Pairs with the fence of an owner that posts a receive and then looks at the state: either it
+  // finds the state ERR, or this finds the receive.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   while (!ring_.Empty()) {
     Completion c;
     c.wr_id = ring_.Front()->wr_id;

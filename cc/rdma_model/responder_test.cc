@@ -245,6 +245,24 @@ TEST_F(ResponderTest, CompareSwapThatDiffers_ChangesNothing) {
   EXPECT_EQ(memory[0], 0);
 }
 
+TEST_F(ResponderTest, DuplicateAtomic_AfterTheNumbersCameRound_RepeatsTheNewestAnswer) {
+  Train add = Message(Opcode::kFetchAdd, 8, kPsn);
+  add.compare_add = 3;
+  const uint64_t first = Take(add).atomic_original;
+  state.expected_psn = kPsn;  // 2^24 packets later
+  EXPECT_EQ(Take(add).atomic_original, first + 3);
+  EXPECT_EQ(Take(add).atomic_original, first + 3);  // a duplicate
+}
+
+TEST_F(ResponderTest, ReadInSmallerPackets_IsAnsweredInSuch) {
+  state.mtu = 4 * kMtu;
+  Train read = Message(Opcode::kRead, 1024, kPsn);
+  EXPECT_EQ(Take(read).count, 4u);
+  const Response again = Take(read);
+  EXPECT_EQ(again.count, 4u);
+  EXPECT_EQ(again.mtu, kMtu);  // it is cut by that
+}
+
 TEST_F(ResponderTest, MisalignedAtomic_IsInvalid) {
   Train add = Message(Opcode::kFetchAdd, 8, kPsn);
   add.remote_addr += 4;
