@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -65,7 +66,6 @@ std::unique_ptr<Cq> Cq::Create(Process* process, Context* context, uint32_t capa
   shared.state.overrun.store(0);
   shared.state.capacity = capacity;
   shared.entries_offset = offset;
-  shared.notify.store(0);
   shared.in_use.store(1, std::memory_order_release);
   return std::unique_ptr<Cq>(new Cq(process, context, lease.index, &indexes, channel, user));
 }
@@ -104,14 +104,7 @@ int Cq::Poll(int max, rdma::Completion* out) {
 }
 
 void Cq::RequestNotify(bool solicited_only) {
-  const auto arm = solicited_only ? rdma::CqArm::kSolicited : rdma::CqArm::kNext;
-  // An arm for any completion is not weakened by a later one for solicited ones
-  // (ibv_req_notify_cq(3)).
-  uint32_t now = shared_.state.armed.load(std::memory_order_relaxed);
-  if (!(now == static_cast<uint32_t>(rdma::CqArm::kNext) && solicited_only)) {
-    shared_.state.armed.store(static_cast<uint32_t>(arm), std::memory_order_seq_cst);
-  }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  Ring().Arm(solicited_only ? rdma::CqArm::kSolicited : rdma::CqArm::kNext);
 }
 
 void Cq::Push(const rdma::Completion& completion) {
@@ -124,7 +117,7 @@ void Cq::Push(const rdma::Completion& completion) {
 }
 
 void Cq::Fire() {
-  if (channel_ != nullptr) channel_->events.Put(this);
+  if (Ring().TakeFired() && channel_ != nullptr) channel_->events.Put(this);
 }
 
 void Cq::Purge(uint32_t qp_num) {
@@ -140,19 +133,19 @@ int Cq::Resize(uint32_t capacity) {
   std::lock_guard<std::mutex> lock(poll_mutex_);
   LockRobust(shared_.push_lock);
   rdma::CqState& state = shared_.state;
-  const uint64_t head = state.head.load();
-  const uint64_t count = state.tail.load() - head;
+  const uint64_t tail = state.tail.load();
   const uint32_t old_capacity = state.capacity;
   const uint64_t old_offset = shared_.entries_offset;
-  const bool fits = count <= capacity;
+  const bool fits = tail - state.head.load() <= capacity;
   if (fits) {
+    // Positions stay, for whoever looks at them without a lock (Empty), and so do entries that were
+    // polled: their tokens tell that a receive was reported.
+    const uint64_t kept = std::min<uint64_t>({old_capacity, capacity, tail});
     auto* from = static_cast<rdma::CqEntry*>(process_->At(old_offset));
     auto* to = static_cast<rdma::CqEntry*>(process_->At(offset));
-    for (uint64_t i = 0; i < count; ++i) to[i] = from[(head + i) % old_capacity];
+    for (uint64_t i = tail - kept; i < tail; ++i) to[i % capacity] = from[i % old_capacity];
     state.capacity = capacity;
     shared_.entries_offset = offset;
-    state.head.store(0);
-    state.tail.store(count);
   }
   pthread_mutex_unlock(&shared_.push_lock);
   if (fits) {

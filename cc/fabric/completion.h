@@ -49,7 +49,7 @@ class Cq {
   void Push(const rdma::Completion& completion);
   // Forgets completions of a queue pair that nobody has polled.
   void Purge(uint32_t qp_num);
-  // Tells the channel that the armed completion has come (NIC thread or pusher).
+  // Tells the channel if the armed completion has come (NIC thread or pusher).
   void Fire();
   // Another ring, with what is in it; ENOMEM, or EINVAL when more than `capacity` wait to be
   // polled.

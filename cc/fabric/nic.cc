@@ -17,6 +17,7 @@ namespace railhop::fabric {
 namespace {
 
 constexpr uint64_t kNever = ~uint64_t{0};
+constexpr uint64_t kSweepNs = 500'000'000;
 constexpr uint64_t kBacklogBytes = 256 << 10;  // a queue pair's turn in the NIC thread
 
 // What a process knows of its fabric. Made once and never destroyed: programs use verbs until they
@@ -91,9 +92,7 @@ Nic::Nic(std::unique_ptr<Process> process)
     : process_(std::move(process)),
       regions_(&process_->segment()),
       qp_indexes_(kMaxQps),
-      wire_(this),
-      qps_(kMaxQps),
-      cqs_(kMaxCqs) {
+      wire_(this) {
   std::promise<void> running;
   sigset_t all;
   sigset_t before;
@@ -174,6 +173,7 @@ Cq* Nic::CreateCq(Context* context, uint32_t capacity, Channel* channel, void* u
   if (cq == nullptr) return nullptr;
   std::lock_guard<std::mutex> lock(objects_mutex_);
   const uint32_t index = cq->index();
+  if (cqs_.size() <= index) cqs_.resize(index + 1);
   cqs_[index] = std::move(cq);
   return cqs_[index].get();
 }
@@ -235,6 +235,7 @@ std::shared_ptr<QueuePair> Nic::CreateQp(Context* context, const QpInit& init) {
   init.send_cq->users.fetch_add(1);
   init.recv_cq->users.fetch_add(1);
   std::lock_guard<std::mutex> lock(objects_mutex_);
+  if (qps_.size() <= lease.index) qps_.resize(lease.index + 1);
   qps_[lease.index] = qp;
   return qp;
 }
@@ -259,12 +260,12 @@ int Nic::DestroyQp(const std::shared_ptr<QueuePair>& qp) {
 
 std::shared_ptr<QueuePair> Nic::FindQp(uint32_t index) {
   std::lock_guard<std::mutex> lock(objects_mutex_);
-  return qps_[index];
+  return index < qps_.size() ? qps_[index] : nullptr;
 }
 
 void Nic::FireCq(uint32_t index) {
   std::lock_guard<std::mutex> lock(objects_mutex_);
-  if (cqs_[index] != nullptr) cqs_[index]->Fire();
+  if (index < cqs_.size() && cqs_[index] != nullptr) cqs_[index]->Fire();
 }
 
 void Nic::Schedule(uint32_t qp_index, uint64_t before_ns, uint64_t deadline_ns) {
@@ -304,7 +305,8 @@ void Nic::Run() {
     }
     RunPending();
     CheckRemovals();
-    uint64_t next = std::min({RunTimers(now_ns), wire_.RunDue(now_ns), RunPortEvents(now_ns)});
+    uint64_t next =
+        std::min({RunTimers(now_ns), wire_.RunDue(now_ns), RunPortEvents(now_ns), Sweep(now_ns)});
     if (RunBacklog()) continue;
     {
       std::lock_guard<std::mutex> lock(timers_mutex_);
@@ -376,9 +378,31 @@ void Nic::RunPending() {
     uint64_t bits = segment.pending_cqs[word].exchange(0, std::memory_order_acquire);
     for (; bits != 0; bits &= bits - 1) {
       const uint32_t index = word * 64 + static_cast<uint32_t>(__builtin_ctzll(bits));
-      if (segment.cqs[index].notify.exchange(0, std::memory_order_acquire) != 0) FireCq(index);
+      FireCq(index);
     }
   }
+}
+
+// Peers may die anywhere: in a responder here, or after they fired a queue and before they rang.
+// Now and then all is looked through for what they left behind. When to come back.
+uint64_t Nic::Sweep(uint64_t now_ns) {
+  if (now_ns < sweep_ns_) return sweep_ns_;
+  std::vector<std::shared_ptr<QueuePair>> all;
+  {
+    std::lock_guard<std::mutex> lock(objects_mutex_);
+    all = qps_;
+    for (const auto& cq : cqs_) {
+      if (cq != nullptr) cq->Fire();
+    }
+  }
+  for (const auto& qp : all) {
+    if (qp == nullptr) continue;
+    qp->MendOrphan();
+    const QpShared& shared = process_->segment().qps[qp->index()];
+    if (shared.events.load() != 0 || shared.flush_send.load() != 0) RunQpPending(qp->index());
+  }
+  process_->ForgetDeadPeers();
+  return sweep_ns_ = now_ns + kSweepNs;
 }
 
 void Nic::RunQpPending(uint32_t index) {

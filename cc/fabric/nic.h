@@ -90,6 +90,7 @@ class Nic {
   uint64_t RunPortEvents(uint64_t now_ns);
   void Raise(const DueEvent& event);  // with objects_mutex_ held
   void CheckRemovals();
+  uint64_t Sweep(uint64_t now_ns);
   std::vector<std::shared_ptr<QueuePair>> QpsOf(const Context* context);
 
   std::unique_ptr<Process> process_;
@@ -100,8 +101,8 @@ class Nic {
   std::atomic<bool> stop_{false};
 
   std::mutex objects_mutex_;
-  std::vector<std::shared_ptr<QueuePair>> qps_;  // by index
-  std::vector<std::unique_ptr<Cq>> cqs_;         // by index
+  std::vector<std::shared_ptr<QueuePair>> qps_;  // by index; as long as was needed so far
+  std::vector<std::unique_ptr<Cq>> cqs_;         // by index; as long as was needed so far
   std::vector<std::shared_ptr<Context>> contexts_;
   std::vector<DueEvent> due_events_;  // NIC thread under objects_mutex_
 
@@ -111,6 +112,7 @@ class Nic {
   std::vector<uint32_t> backlog_;  // queue pairs with more to send
 
   uint32_t seen_change_ = 0;  // NIC thread only
+  uint64_t sweep_ns_ = 0;     // when the next sweep is due; NIC thread only
   std::thread thread_;
 };
 

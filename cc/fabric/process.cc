@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -126,13 +127,25 @@ std::shared_ptr<Peer> Process::FindPeer(SlotRef slot) {
   known.reset();
   const int fd = directory_->OpenSegment(slot);
   if (fd < 0) return nullptr;
-  Segment* segment = MapSegment(fd);
+  // A process that has called exec since has another file there, or closed it and opened another.
+  struct stat file = {};
+  const bool may_be = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+                      static_cast<uint64_t>(file.st_size) == kSegmentBytes;
+  Segment* segment = may_be ? MapSegment(fd) : nullptr;
   close(fd);
   if (segment == nullptr) return nullptr;
-  auto peer = std::make_shared<Peer>(segment, slot, segment->pid);
+  auto peer = std::make_shared<Peer>(segment, slot);
   if (segment->magic != kSegmentMagic || segment->size != sizeof(Segment)) return nullptr;
   known = peer;
   return peer;
+}
+
+void Process::ForgetDeadPeers() {
+  std::vector<std::shared_ptr<Peer>> gone;  // unmapped without the lock
+  std::lock_guard<std::mutex> lock(peers_mutex_);
+  for (std::shared_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr && !peer->Alive()) gone.push_back(std::move(peer));
+  }
 }
 
 void Process::Ring(SlotRef slot) const {

@@ -30,19 +30,18 @@ void InitRobust(pthread_mutex_t& mutex);
 // A peer's segment, mapped. Valid until the object goes, whatever becomes of the peer.
 class Peer {
  public:
-  Peer(Segment* segment, SlotRef slot, uint32_t pid) : segment_(segment), slot_(slot), pid_(pid) {}
+  Peer(Segment* segment, SlotRef slot) : segment_(segment), slot_(slot) {}
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   Segment& segment() const { return *segment_; }
   SlotRef slot() const { return slot_; }
-  uint32_t pid() const { return pid_; }
+  uint32_t pid() const { return segment_->pid; }
   bool Alive() const;  // a few ns
 
  private:
   Segment* const segment_;
   const SlotRef slot_;
-  const uint32_t pid_;
 };
 
 class Process {
@@ -66,6 +65,9 @@ class Process {
 
   // The peer in `slot` (this process itself included); null if it is gone.
   std::shared_ptr<Peer> FindPeer(SlotRef slot);
+
+  // Lets go of the memory of peers that are gone.
+  void ForgetDeadPeers();
 
   // The places in Segment::cqs.
   IndexPool& cq_indexes() { return cq_indexes_; }

@@ -5,6 +5,7 @@
 
 #include "cc/fabric/copy.h"
 #include "cc/fabric/nic.h"
+#include "cc/fabric/region_table.h"
 #include "cc/rdma_model/qp_states.h"
 
 namespace railhop::fabric {
@@ -360,6 +361,21 @@ void QueuePair::DeviceGone() {
   FollowIntoError();
 }
 
+void QueuePair::MendOrphan() {
+  const int rc = pthread_mutex_trylock(&shared_.lock);
+  if (rc != 0 && rc != EOWNERDEAD) return;
+  if (rc == EOWNERDEAD) {
+    pthread_mutex_consistent(&shared_.lock);
+    SegmentEnv env(nic_, &nic_->process().segment(), nic_->process().slot(), index_, {});
+    rdma::Responder(&shared_.responder, {&shared_.ring, nic_->process().At(shared_.ring_offset)},
+                    &env)
+        .Recover();
+    // It may have died before it said so.
+    if (state() == rdma::QpState::kErr) env.EnteredError();
+  }
+  pthread_mutex_unlock(&shared_.lock);
+}
+
 void QueuePair::Settle() {
   std::lock_guard<std::mutex> lock(send_mutex_);
   if (LockRobust(shared_.lock)) {
@@ -422,12 +438,20 @@ bool QueuePair::Gather(const rdma::SendWqe& wqe, uint32_t offset, uint32_t lengt
 bool QueuePair::CopyReadData(const rdma::SendWqe& wqe, uint32_t offset, uint64_t remote_va,
                              uint32_t length) {
   std::vector<iovec> pieces;
+  read_lost_ = false;
   if (!LocalAccessAllowed(wqe.sges, wqe.sge_count, /*write=*/true) ||
       !Gather(wqe, offset, length, &pieces)) {
     return false;
   }
   if (read_data_ == nullptr) {
-    return ReadFromProcess(read_peer_->pid(), pieces.data(), pieces.size(), 0, length, remote_va);
+    const bool done =
+        ReadFromProcess(read_peer_->pid(), pieces.data(), pieces.size(), 0, length, remote_va);
+    // What was read counts only if the memory was registered all the while: the responder's process
+    // may have died, or taken the key away and used the memory for something else.
+    rdma::MemoryRegion region;
+    read_lost_ =
+        (!done && errno == ESRCH) || !RegionTable::Find(read_peer_->segment(), wqe.rkey, &region);
+    return done && !read_lost_;
   }
   uint64_t done = 0;
   for (const iovec& piece : pieces) {  // through the kernel, which survives memory that is gone

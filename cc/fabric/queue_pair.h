@@ -105,6 +105,8 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   void OnTimer(uint64_t deadline_ns, uint64_t now_ns);  // the timer set to `deadline_ns` went off
   void FlushSends();                                    // after the responder went to ERR
   void DeviceGone();                                    // all is flushed
+  // Makes the responder whole if a peer died in it. Does not wait for a peer that is at work in it.
+  void MendOrphan();
   // Waits until no call that began before is moving bytes for this queue pair, in either direction.
   void Settle();
   // Empties and detaches it; nothing of it moves any more when this returns.
@@ -114,6 +116,7 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   bool LocalAccessAllowed(const rdma::Sge* sges, uint32_t count, bool write) override;
   bool CopyReadData(const rdma::SendWqe& wqe, uint32_t offset, uint64_t remote_va,
                     uint32_t length) override;
+  bool ReadDataLost() const override { return read_lost_; }
   bool StoreAtomicResult(const rdma::SendWqe& wqe, uint64_t original) override;
   void CompleteSend(const rdma::Completion& completion) override;
   void SendFailed(rdma::WcStatus status) override;
@@ -153,6 +156,7 @@ class QueuePair final : public rdma::RequesterEnv, public std::enable_shared_fro
   std::vector<iovec> iovecs_;           // scratch of Gather
   const uint8_t* read_data_ = nullptr;  // READ data that was carried with a delayed answer
   const Peer* read_peer_ = nullptr;     // else: where to read it
+  bool read_lost_ = false;              // READ data could not be read there any more
   uint64_t carried_bytes_ = 0;          // of its packets that are under way with a delay
   uint32_t committed_ = 0;              // requests since BeginPost
   uint64_t scheduled_ns_ = 0;           // what its timer is set to; 0: to no time

@@ -1,5 +1,7 @@
 #include "cc/fabric/responder_env.h"
 
+#include <cerrno>
+
 #include "cc/fabric/completion.h"
 #include "cc/fabric/copy.h"
 #include "cc/fabric/nic.h"
@@ -11,8 +13,13 @@ const rdma::MemoryRegion* SegmentEnv::FindRegion(uint32_t key) {
   return RegionTable::Find(*segment_, key, &region_) ? &region_ : nullptr;
 }
 
+bool SegmentEnv::Moved(bool done) {
+  if (!done && errno == ESRCH) process_gone_ = true;
+  return done;
+}
+
 bool SegmentEnv::CopyIn(uint64_t va, uint32_t offset, uint32_t length) {
-  return WriteToProcess(segment_->pid, payload_.pieces, payload_.count, offset, length, va);
+  return Moved(WriteToProcess(segment_->pid, payload_.pieces, payload_.count, offset, length, va));
 }
 
 bool SegmentEnv::Atomic(const rdma::Train& train, uint64_t va, uint64_t* original) {
@@ -20,13 +27,13 @@ bool SegmentEnv::Atomic(const rdma::Train& train, uint64_t va, uint64_t* origina
       segment_->atomics);  // the one store inside is a single write of 8 bytes: nothing to mend
   uint64_t value = 0;
   const iovec piece = {&value, sizeof(value)};
-  bool ok = ReadFromProcess(segment_->pid, &piece, 1, 0, sizeof(value), va);
+  bool ok = Moved(ReadFromProcess(segment_->pid, &piece, 1, 0, sizeof(value), va));
   if (ok) {
     *original = value;
     const bool add = train.opcode == rdma::Opcode::kFetchAdd;
     const bool store = add || value == train.compare_add;
     value = add ? value + train.compare_add : train.swap;
-    ok = !store || WriteToProcess(segment_->pid, &piece, 1, 0, sizeof(value), va);
+    ok = !store || Moved(WriteToProcess(segment_->pid, &piece, 1, 0, sizeof(value), va));
   }
   pthread_mutex_unlock(&segment_->atomics);
   return ok;
@@ -40,7 +47,6 @@ bool SegmentEnv::CompleteReceive(const rdma::Completion& completion, uint64_t to
     if (segment_ == &nic_->process().segment()) {
       nic_->FireCq(cq);
     } else {
-      segment_->cqs[cq].notify.store(1, std::memory_order_release);
       segment_->pending_cqs[cq / 64].fetch_or(uint64_t{1} << (cq % 64), std::memory_order_release);
       nic_->process().Ring(slot_);
     }

@@ -36,7 +36,11 @@ class SegmentEnv final : public rdma::ResponderEnv {
   void RaiseEvent(rdma::AsyncEvent event) override;
   void EnteredError() override;
 
+  // The process died while its memory was wanted: whatever the responder says, it says no more.
+  bool process_gone() const { return process_gone_; }
+
  private:
+  bool Moved(bool done);
   QpShared& qp() const { return segment_->qps[qp_index_]; }
   void MarkPending();
 
@@ -46,6 +50,7 @@ class SegmentEnv final : public rdma::ResponderEnv {
   const uint32_t qp_index_;
   const Payload payload_;
   rdma::MemoryRegion region_;
+  bool process_gone_ = false;
 };
 
 }  // namespace railhop::fabric

@@ -19,7 +19,7 @@
 
 namespace railhop::fabric {
 
-inline constexpr uint64_t kSegmentMagic = 0x31304745534c5231;  // changes with the layout
+inline constexpr uint64_t kSegmentMagic = 0x32304745534c5231;  // changes with the layout
 inline constexpr uint64_t kSegmentBytes = uint64_t{2} << 30;   // sparse
 inline constexpr uint32_t kMaxRegions = 1u << 20;
 inline constexpr uint32_t kMaxQps = 1u << 16;
@@ -38,8 +38,6 @@ struct CqShared {
   rdma::CqState state;
   uint64_t entries_offset;  // of its CqEntry ring
   std::atomic<uint32_t> in_use;
-  std::atomic<uint32_t>
-      notify;  // a completion fired the armed queue; the owner's NIC thread tells the channel
 };
 
 struct QpShared {
@@ -68,7 +66,7 @@ struct Segment {
   pthread_mutex_t alive;    // robust; held by the owner's NIC thread for as long as it lives
   pthread_mutex_t atomics;  // robust; makes RDMA atomics on this process's memory atomic
   std::atomic<uint64_t> pending_qps[kMaxQps / 64];  // bit: `events` or `flush_send` is set
-  std::atomic<uint64_t> pending_cqs[kMaxCqs / 64];  // bit: `notify` is set
+  std::atomic<uint64_t> pending_cqs[kMaxCqs / 64];  // bit: the queue has fired
   RegionEntry regions[kMaxRegions];
   CqShared cqs[kMaxCqs];
   QpShared qps[kMaxQps];

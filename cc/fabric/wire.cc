@@ -186,16 +186,31 @@ void Wire::SendPiece(QueuePair& qp, const rdma::Train& piece, const rdma::Verdic
   carried.train = piece;
   carried.qp = qp.shared_from_this();
   carried.hop = hop;
-  for (size_t i = 0; i < payload.count; ++i) {
-    const auto* bytes = static_cast<const uint8_t*>(payload.pieces[i].iov_base);
-    carried.bytes.insert(carried.bytes.end(), bytes, bytes + payload.pieces[i].iov_len);
+  carried.bytes.resize(payload.count == 0 ? 0 : piece.length);
+  uint64_t taken = 0;
+  for (size_t i = 0; i < payload.count; ++i) {  // through the kernel: the memory may be gone
+    const iovec& from = payload.pieces[i];
+    const iovec to = {carried.bytes.data() + taken, from.iov_len};
+    if (!ReadFromProcess(nic_->process().segment().pid, &to, 1, 0, from.iov_len,
+                         reinterpret_cast<uint64_t>(from.iov_base))) {
+      return qp.requester_.Fail(rdma::WcStatus::kLocProtErr);
+    }
+    taken += from.iov_len;
   }
   Carry(std::move(carried), verdict, hop.from, hop.to, now_ns);
+}
+
+// Whether `target`, whose lock is held, still is the queue pair that `qp` talks to: its place may
+// have another user.
+bool Wire::IsPeerOf(const QueuePair& qp, const QpShared& target) {
+  return target.in_use.load(std::memory_order_acquire) != 0 &&
+         target.responder.qpn == qp.attributes_.dest_qpn;
 }
 
 // Does what a verdict does to a queue pair or process. False: the packets go no further.
 bool Wire::ActOnFate(QueuePair& qp, const rdma::Verdict& verdict, const Hop& hop) {
   const bool requester = verdict.victim == rdma::Victim::kRequester;
+  QpShared& target = hop.peer->segment().qps[hop.peer_qp];
   switch (verdict.fate) {
     case rdma::Fate::kDeliver:
     case rdma::Fate::kHold:
@@ -206,23 +221,29 @@ bool Wire::ActOnFate(QueuePair& qp, const rdma::Verdict& verdict, const Hop& hop
       if (requester) {
         qp.requester_.Fail(verdict.status, verdict.vendor_err);
       } else {
-        QpShared& target = hop.peer->segment().qps[hop.peer_qp];
+        const bool died = LockRobust(target.lock);
         SegmentEnv env(nic_, &hop.peer->segment(), hop.peer->slot(), hop.peer_qp, {});
         char* base = reinterpret_cast<char*>(&hop.peer->segment());
         rdma::Responder responder(&target.responder, {&target.ring, base + target.ring_offset},
                                   &env);
-        if (LockRobust(target.lock)) responder.Recover();
-        responder.FailFront(verdict.status, verdict.vendor_err);
+        if (died) responder.Recover();
+        if (IsPeerOf(qp, target)) responder.FailFront(verdict.status, verdict.vendor_err);
         pthread_mutex_unlock(&target.lock);
       }
       return false;
     case rdma::Fate::kWedge:
-      (requester ? qp.shared_ : hop.peer->segment().qps[hop.peer_qp])
-          .wedged.store(1, std::memory_order_release);
+      if (requester) {
+        qp.shared_.wedged.store(1, std::memory_order_release);
+        return false;
+      }
+      LockRobust(target.lock);  // wedged, it has nothing to recover for
+      if (IsPeerOf(qp, target)) target.wedged.store(1, std::memory_order_release);
+      pthread_mutex_unlock(&target.lock);
       return false;
     case rdma::Fate::kKill:
       if (requester) raise(SIGKILL);
-      kill(static_cast<pid_t>(hop.peer->pid()), SIGKILL);
+      // A packet that was long under way must not hit who has the number of a dead process now.
+      if (hop.peer->Alive()) kill(static_cast<pid_t>(hop.peer->pid()), SIGKILL);
       // A signal takes a moment; "dies before this packet" must not depend on how long.
       for (const uint64_t end = MonotonicNs() + kDeathPatienceNs;
            hop.peer->Alive() && MonotonicNs() < end;) {
@@ -262,6 +283,7 @@ rdma::Response Wire::Execute(const rdma::Train& train, Payload payload, const Ho
                     target.wedged.load(std::memory_order_acquire) == 0;
   if (ours) response = responder.OnTrain(train);
   pthread_mutex_unlock(&target.lock);
+  if (env.process_gone()) return {};
   Add(rx.rx_packets, train.count);
   if (train.opcode != rdma::Opcode::kRead) {
     Add(rx.rx_bytes, train.length);

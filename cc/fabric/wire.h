@@ -74,6 +74,7 @@ class Wire {
   void Return(QueuePair& qp, rdma::Response response, const Hop& hop, uint64_t now_ns);
   void ReturnPiece(QueuePair& qp, const rdma::Response& piece, const rdma::Verdict& verdict,
                    const Hop& hop, uint64_t now_ns);
+  static bool IsPeerOf(const QueuePair& qp, const QpShared& target);
   bool ActOnFate(QueuePair& qp, const rdma::Verdict& verdict, const Hop& hop);
   void RunActions(const rdma::Verdict& verdict, PortRef tx, PortRef rx);
   uint64_t DueTime(const rdma::Verdict& verdict, PortEntry& tx, PortEntry& rx, uint64_t bytes,

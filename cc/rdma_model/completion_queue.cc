@@ -15,13 +15,30 @@ CqPush CompletionQueue::Push(const Completion& completion, uint64_t token) {
   // Pairs with the fence of a consumer that arms and then polls once more: one of the two sees the
   // other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto armed = static_cast<CqArm>(state_->armed.load(std::memory_order_relaxed));
+  const auto armed = static_cast<CqArm>(state_->armed.load(std::memory_order_relaxed) & ~kCqFired);
   const bool fires = armed == CqArm::kNext ||
                      (armed == CqArm::kSolicited &&
                       (completion.solicited != 0 || completion.status != WcStatus::kSuccess));
   if (!fires) return CqPush::kStored;
-  state_->armed.store(static_cast<uint32_t>(CqArm::kNone), std::memory_order_relaxed);
+  state_->armed.store(static_cast<uint32_t>(CqArm::kNone) | kCqFired, std::memory_order_release);
   return CqPush::kStoredNotify;
+}
+
+void CompletionQueue::Arm(CqArm arm) {
+  uint32_t now = state_->armed.load(std::memory_order_relaxed);
+  uint32_t next = 0;
+  do {
+    // An arm for any completion is not weakened by a later one for solicited ones
+    // (ibv_req_notify_cq(3)).
+    if ((now & ~kCqFired) == static_cast<uint32_t>(CqArm::kNext)) break;
+    next = (now & kCqFired) | static_cast<uint32_t>(arm);
+  } while (!state_->armed.compare_exchange_weak(now, next, std::memory_order_seq_cst));
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // see Push
+}
+
+bool CompletionQueue::TakeFired() {
+  if ((state_->armed.load(std::memory_order_acquire) & kCqFired) == 0) return false;
+  return (state_->armed.fetch_and(~kCqFired, std::memory_order_acquire) & kCqFired) != 0;
 }
 
 int CompletionQueue::Poll(int max, Completion* out) {

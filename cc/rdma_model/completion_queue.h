@@ -20,11 +20,15 @@ struct CqEntry {
 };
 
 enum class CqArm : uint32_t { kNone = 0, kNext = 1, kSolicited = 2 };
+// Beside a CqArm in CqState::armed: the completion that the queue was armed for has come, and the
+// consumer's channel has not been told. In the same word, so that no producer can die between
+// taking the arm and leaving this.
+inline constexpr uint32_t kCqFired = 1u << 8;
 
 struct CqState {
   std::atomic<uint64_t> head;     // written by the consumer
   std::atomic<uint64_t> tail;     // written by a producer, released after its entry
-  std::atomic<uint32_t> armed;    // CqArm
+  std::atomic<uint32_t> armed;    // CqArm, and kCqFired
   std::atomic<uint32_t> overrun;  // set once, when a completion found no room
   uint32_t capacity;              // entries; constant while in use
 };
@@ -43,6 +47,12 @@ class CompletionQueue {
 
   // Takes up to `max` completions, oldest first. The caller holds the consumer's lock.
   int Poll(int max, Completion* out);
+
+  // Arms the queue for the next completion, or for the next solicited one or error. Any thread of
+  // the consumer's.
+  void Arm(CqArm arm);
+  // Whether the queue has fired since the last call: then its channel is to be told.
+  bool TakeFired();
 
   // Whether a completion with this token was published among the newest `capacity` ones.
   bool HasToken(uint64_t token) const;

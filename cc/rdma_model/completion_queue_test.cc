@@ -118,5 +118,20 @@ TEST(CompletionQueue, HasToken_AlsoWhenPolledAlready) {
   EXPECT_FALSE(ring.queue.HasToken(0));
 }
 
+TEST(CompletionQueue, Fired_IsTakenOnceAndSurvivesTheNextArm) {
+  Ring ring(4);
+  EXPECT_FALSE(ring.queue.TakeFired());
+  ring.queue.Arm(CqArm::kNext);
+  EXPECT_EQ(ring.Push(1), CqPush::kStoredNotify);
+  ring.queue.Arm(CqArm::kSolicited);
+  ring.queue.Arm(CqArm::kNext);
+  ring.queue.Arm(CqArm::kSolicited);  // does not weaken
+  EXPECT_TRUE(ring.queue.TakeFired());
+  EXPECT_FALSE(ring.queue.TakeFired());
+  EXPECT_EQ(ring.Push(2), CqPush::kStoredNotify);
+  EXPECT_EQ(ring.Push(3), CqPush::kStored);
+  EXPECT_TRUE(ring.queue.TakeFired());
+}
+
 }  // namespace
 }  // namespace railhop::rdma

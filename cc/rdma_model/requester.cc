@@ -308,6 +308,7 @@ void Requester::OnReadData(const Response& response, uint64_t now_ns) {
     const uint32_t offset = wqe.answered * config_.mtu;
     if (response.length != 0 &&
         !env_->CopyReadData(wqe, offset, response.remote_addr, response.length)) {
+      if (env_->ReadDataLost()) return;  // the timer tells
       return Fail(WcStatus::kLocProtErr);
     }
     wqe.answered += response.count;

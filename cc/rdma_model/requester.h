@@ -64,9 +64,12 @@ class RequesterEnv {
   // Whether the local memory of a request may be read (or, for `write`, written).
   virtual bool LocalAccessAllowed(const Sge* sges, uint32_t count, bool write) = 0;
   // Copies `length` bytes of READ data from `remote_va` in the responder's memory to byte `offset`
-  // of the request's own memory. False: the local memory is not there.
+  // of the request's own memory. False: the local memory is not there, or see ReadDataLost().
   virtual bool CopyReadData(const SendWqe& wqe, uint32_t offset, uint64_t remote_va,
                             uint32_t length) = 0;
+  // Why CopyReadData failed: the responder or its memory has gone since it answered. The answer
+  // counts as lost.
+  virtual bool ReadDataLost() const { return false; }
   // Writes an atomic's result to the request's own memory.
   virtual bool StoreAtomicResult(const SendWqe& wqe, uint64_t original) = 0;
   virtual void CompleteSend(const Completion& completion) = 0;

@@ -36,8 +36,9 @@ class RequesterTest : public testing::Test, public RequesterEnv {
   bool LocalAccessAllowed(const Sge* sges, uint32_t, bool) override { return sges[0].lkey != 666; }
   bool CopyReadData(const SendWqe& wqe, uint32_t offset, uint64_t, uint32_t length) override {
     read.push_back({wqe.wr_id, offset, length});
-    return !read_fails;
+    return !read_fails && !read_lost;
   }
+  bool ReadDataLost() const override { return read_lost; }
   bool StoreAtomicResult(const SendWqe&, uint64_t original) override {
     atomic_result = original;
     return true;
@@ -105,7 +106,7 @@ class RequesterTest : public testing::Test, public RequesterEnv {
   std::optional<WcStatus> failed;
   uint64_t atomic_result = 0;
   int drained = 0;
-  bool read_fails = false;
+  bool read_fails = false, read_lost = false;
 };
 
 using K = ResponseKind;
@@ -402,6 +403,19 @@ TEST_F(RequesterTest, ReadIntoMemoryThatIsGone_Fails) {
   read_fails = true;
   Answer(K::kReadData, kPsn, 1, 10);
   EXPECT_EQ(done, (Dones{{1, WcStatus::kLocProtErr}}));
+}
+
+TEST_F(RequesterTest, ReadFromMemoryThatIsGone_CountsAsLost) {
+  Post(1, Opcode::kRead, 10);
+  Send();
+  read_lost = true;
+  Answer(K::kReadData, kPsn, 1, 10);
+  EXPECT_TRUE(done.empty());
+  read_lost = false;
+  EXPECT_TRUE(Timeout());
+  EXPECT_EQ(Send().size(), 1u);
+  Answer(K::kReadData, kPsn, 1, 10);
+  EXPECT_EQ(done, (Dones{{1, kOk}}));
 }
 
 TEST_F(RequesterTest, LostAtomicAnswer_AsksAgainWithTheSameNumber) {
