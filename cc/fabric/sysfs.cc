@@ -166,6 +166,11 @@ bool Sysfs::MakePciPlace(const rdma::TopologyDevice& device, std::string* place,
     for (const auto& [name, text] : last ? PciDeviceFiles(device) : PciBridgeFiles(device)) {
       Write(folders[i] + "/" + name, text);
     }
+    // NCCL takes for a PCI device only what says that it is one.
+    if (symlink("/sys/bus/pci", (folders[i] + "/subsystem").c_str()) != 0) {
+      *error = "cannot make " + folders[i] + "/subsystem: " + std::strerror(errno);
+      return false;
+    }
     const std::string name = folders[i].substr(folders[i].rfind('/') + 1);
     const std::string above = folders[i].substr(0, folders[i].rfind('/'));
     if (!MakePciBus(above, name.substr(0, std::strlen("0000:00")), error)) return false;

@@ -104,7 +104,7 @@ class Job:
     def _read(self, rank: int) -> None:
         stdout = self._ranks[rank].stdout
         assert stdout is not None
-        with self._logs[rank].open("a") as log:
+        with self._logs[rank].open("a", buffering=1) as log:
             for line in stdout:
                 if line.startswith("{"):
                     self._answers[rank].put(line)

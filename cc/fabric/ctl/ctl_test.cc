@@ -247,6 +247,7 @@ void CheckSysfs(const std::string& run, Output (*shell)(const std::string&)) {
             "0000:0000:0000:0000:0000:ffff:0a00:0002\nIB/RoCE v1\nRoCE v2\n0xffff\n0x0");
   EXPECT_EQ(line("cat /sys/class/infiniband/soft1/ports/1/gid_attrs/types/9"),
             "cat: /sys/class/infiniband/soft1/ports/1/gid_attrs/types/9: Invalid argument");
+  EXPECT_EQ(line("readlink /sys/class/infiniband/soft2/device/subsystem"), "/sys/bus/pci");
   // The way that NCCL takes to a device: by its bus.
   EXPECT_EQ(line("realpath /sys/class/pci_bus/5248:14/../../5248:14:00.0"),
             "/sys/devices/pci5248:14/5248:14:00.0");
