@@ -1,5 +1,6 @@
 #include "cc/datapath/connection.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace railhop::datapath {
@@ -9,6 +10,26 @@ Fault Connection::TakeFault() {
   if (fault_taken_) return {};
   if (fault_.kind != Fault::Kind::kNone) fault_taken_ = true;
   return fault_;
+}
+
+bool Connection::Uses(const ibv_qp* qp) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [qp](const Lane& lane) { return lane.qp->raw() == qp; });
+}
+
+bool Connection::Uses(const ibv_cq* cq) const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [cq](const ConnectionDevice& device) { return device.cq->raw() == cq; });
+}
+
+bool Connection::Uses(const verbs::Context* context) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [context](const Lane& lane) { return lane.qp->context() == context; });
+}
+
+void Connection::GiveUp(int event) {
+  ConnectionGuard guard(&lock_);
+  Fail({.kind = Fault::Kind::kDevice, .code = event});
 }
 
 absl::Status Connection::Close() {
@@ -39,7 +60,8 @@ absl::Status Connection::Close() {
 
 Outcome Connection::Fail(const Fault& fault) {
   if (fault_.kind == Fault::Kind::kNone) fault_ = fault;
-  const bool local = fault.kind == Fault::Kind::kPost || fault.kind == Fault::Kind::kQueue;
+  const bool local = fault.kind == Fault::Kind::kPost || fault.kind == Fault::Kind::kQueue ||
+                     fault.kind == Fault::Kind::kDevice;
   if (failed_ == Outcome::kOk) failed_ = local ? Outcome::kSystem : Outcome::kRemote;
   return failed_;
 }

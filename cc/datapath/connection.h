@@ -69,6 +69,13 @@ class Connection {
   // The first fault, once: the second call finds kNone. Any thread.
   Fault TakeFault();
 
+  // For events of the device that come outside the queues. Any thread.
+  bool Uses(const ibv_qp* qp) const;
+  bool Uses(const ibv_cq* cq) const;
+  bool Uses(const verbs::Context* context) const;
+  // Ends the connection as by a fault of its device: `event` is the ibv_event_type.
+  void GiveUp(int event);
+
   // Puts the lanes into ERR, then destroys them, the completion queues and the registrations: after
   // success no NIC writes into anybody's memory for this connection. Requests are over. Nobody may
   // be in another call. Errors: Internal (what could not be destroyed stays, and may be tried

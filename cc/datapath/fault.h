@@ -12,6 +12,7 @@ struct Fault {
     kCompletion,  // a work request ended in error: `code` is the ibv_wc_status
     kPost,        // a work request was refused: `code` is the errno
     kQueue,       // a completion queue cannot be polled
+    kDevice,      // the device has failed: `code` is the ibv_event_type
     kProtocol,    // the peer sent what the protocol does not allow
   };
   Kind kind = Kind::kNone;

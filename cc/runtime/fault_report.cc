@@ -48,6 +48,8 @@ std::string DescribeFault(const std::string& connection, const Fault& fault) {
                           std::generic_category().message(fault.code), " (errno ", fault.code, ")");
     case Fault::Kind::kQueue:
       return absl::StrCat(connection, ": a completion queue cannot be polled");
+    case Fault::Kind::kDevice:
+      return absl::StrCat(connection, ": ended by event ", fault.code, " of its device");
     case Fault::Kind::kProtocol:
       return absl::StrCat(where, ": the peer sent what the protocol does not allow");
     case Fault::Kind::kNone:

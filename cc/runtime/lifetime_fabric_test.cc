@@ -442,6 +442,38 @@ TEST(Flush, FusedDevicesManyInFlight_AllComplete) {
   pair.Close();
 }
 
+int Fabric(const std::string& words) {
+  return system((std::string(getenv("RAILHOP_TEST_FABRIC_PROGRAM")) + " fault " + words).c_str());
+}
+
+// A device that dies is known to its connections before any queue says so; the others go on.
+TEST(Events, DeviceFatal_ItsConnectionsEndOthersGoOn) {
+  for (const bool returned : {true, false}) {
+    RunningTransport::Settings settings = QuickFaults();
+    settings.datapath.ib_return_async_events = returned;
+    RunningTransport running(settings);
+    Pair hit = Pair::Make(2, 1);
+    Pair other = Pair::Make(0, 3);
+    ASSERT_EQ(Fabric("soft2 event device_fatal"), 0);
+    Buffer from(AsConnection(other.send), 10);
+    Request* request = nullptr;
+    Outcome outcome = Outcome::kOk;
+    if (returned) {
+      EXPECT_TRUE(WaitFor([&] {
+        outcome = Transport::ISend(hit.send, nullptr, 0, 0, nullptr, &request);
+        return outcome != Outcome::kOk;
+      }));
+      EXPECT_EQ(outcome, Outcome::kSystem);
+    } else {
+      EXPECT_EQ(Transport::ISend(hit.send, nullptr, 0, 0, nullptr, &request), Outcome::kOk);
+    }
+    EXPECT_EQ(Transport::ISend(other.send, from.data(), 10, 0, from.memory(), &request),
+              Outcome::kOk);
+    hit.Close();
+    other.Close();
+  }
+}
+
 TEST(Init, NoInterface_SaysWhichVariable) {
   Hooks hooks;
   EXPECT_FALSE(Transport::Init(std::move(hooks)).ok());

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +15,7 @@
 #include "cc/base/status_macros.h"
 #include "cc/control/handle.h"
 #include "cc/control/socket_address.h"
+#include "cc/runtime/async_watch.h"
 #include "cc/runtime/comm.h"
 #include "cc/runtime/connect_attempt.h"
 #include "cc/runtime/fault_report.h"
@@ -42,10 +43,16 @@ struct State {
   control::Interface interface;
   RealClock clock;
 
+  // Open connections, for events that end some of them.
+  absl::Mutex comms_mutex;
+  std::set<ConnectionComm*> comms ABSL_GUARDED_BY(comms_mutex);
+  // After what its thread uses, so that it ends first.
+  std::unique_ptr<AsyncWatch> watch;
+
   absl::Mutex mutex;
   // By PhysicalDevice::id.
   std::map<int, std::unique_ptr<RegistrationCache>> caches ABSL_GUARDED_BY(mutex);
-  std::map<uint64_t, std::unique_ptr<ConnectAttempt>> attempts ABSL_GUARDED_BY(mutex);
+  std::map<uint64_t, std::shared_ptr<ConnectAttempt>> attempts ABSL_GUARDED_BY(mutex);
 };
 
 // Never destroyed: what NCCL still points to after a Release must stay readable.
@@ -63,15 +70,25 @@ Pools& AllPools() {
 
 ABSL_CONST_INIT absl::Mutex init_mutex(absl::kConstInit);
 int references ABSL_GUARDED_BY(init_mutex) = 0;
-// Release by Init, acquire by each call.
-std::atomic<State*> state{nullptr};
 
-State* Running() { return state.load(std::memory_order_acquire); }
+ABSL_CONST_INIT absl::Mutex state_mutex(absl::kConstInit);
+
+// Null between a last Release and an Init.
+std::shared_ptr<State>& StateSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex) {
+  static auto* const slot = new std::shared_ptr<State>();
+  return *slot;
+}
+
+// Calls that are under way keep the state alive: NCCL may connect in one thread while another
+// closes the last connection and releases.
+std::shared_ptr<State> Running() {
+  absl::MutexLock lock(&state_mutex);
+  return StateSlot();
+}
 
 absl::Status NotRunning() { return absl::InvalidArgumentError("the transport is not initialized"); }
 
-absl::StatusOr<const NetDevice*> FindDevice(int dev) {
-  State* const running = Running();
+absl::StatusOr<const NetDevice*> FindDevice(const std::shared_ptr<State>& running, int dev) {
   if (running == nullptr) return NotRunning();
   const NetDevice* const device = running->devices->Get(dev);
   if (device == nullptr) {
@@ -80,7 +97,7 @@ absl::StatusOr<const NetDevice*> FindDevice(int dev) {
   return device;
 }
 
-RegistrationCache* CacheOf(State* running, const PhysicalDevice& part) {
+RegistrationCache* CacheOf(const std::shared_ptr<State>& running, const PhysicalDevice& part) {
   absl::MutexLock lock(&running->mutex);
   std::unique_ptr<RegistrationCache>& cache = running->caches[part.id];
   if (cache == nullptr) {
@@ -106,7 +123,7 @@ absl::Status ReleaseParts(Memory* memory) {
 template <typename Acquire>
 absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, size_t size,
                                       const Acquire& acquire) {
-  State* const running = Running();
+  const std::shared_ptr<State> running = Running();
   if (running == nullptr) return NotRunning();
   if (comm == nullptr || comm->mark == ConnectionComm::Mark::kClosed) {
     return absl::InvalidArgumentError("memory is registered for a closed connection");
@@ -138,9 +155,48 @@ absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, si
   return memory;
 }
 
+datapath::Connection* ConnectionOf(ConnectionComm* comm) {
+  if (SendComm* const send = AsSend(comm)) return send->connection;
+  if (RecvComm* const recv = AsRecv(comm)) return recv->connection;
+  return nullptr;
+}
+
+void Opened(State* running, ConnectionComm* comm) {
+  {
+    absl::MutexLock lock(&running->comms_mutex);
+    running->comms.insert(comm);
+  }
+  for (const PhysicalDevice* part : comm->device->parts) running->watch->Watch(part->context);
+}
+
+// On the watch's thread.
+void TakeEvent(State* running, const AsyncEvent& event) {
+  const bool fatal = IsFatal(event.type);
+  const std::string where = event.port == 0 ? event.context->name()
+                                            : absl::StrCat(event.context->name(), ":", event.port);
+  if (fatal || event.type == IBV_EVENT_PORT_ERR) {
+    RAILHOP_LOG(kWarning, "%s: %s (event %d)", where.c_str(), EventText(event.type), event.type);
+  } else {
+    RAILHOP_LOG(kInfo, "%s: %s (event %d)", where.c_str(), EventText(event.type), event.type);
+  }
+  if (!fatal || !running->identity.datapath.ib_return_async_events) return;
+  absl::MutexLock lock(&running->comms_mutex);
+  for (ConnectionComm* comm : running->comms) {
+    datapath::Connection* const connection = ConnectionOf(comm);
+    const bool hit = event.qp != nullptr   ? connection->Uses(event.qp)
+                     : event.cq != nullptr ? connection->Uses(event.cq)
+                                           : connection->Uses(event.context);
+    if (hit) connection->GiveUp(event.type);
+  }
+}
+
 // Gives the whole place back once nothing reaches memory over the connection any more.
 template <typename Comm, typename Connection>
 absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm>* pool) {
+  if (const std::shared_ptr<State> running = Running()) {
+    absl::MutexLock lock(&running->comms_mutex);
+    running->comms.erase(comm);
+  }
   RAILHOP_RETURN_IF_ERROR(connection->Close());
   comm->mark = ConnectionComm::Mark::kClosed;
   comm->connection = nullptr;
@@ -194,7 +250,7 @@ absl::Status Transport::Init(Hooks hooks) {
   if (hooks.devices == nullptr || hooks.devices->Count() < 1) {
     return absl::InvalidArgumentError("no net device");
   }
-  auto made = std::make_unique<State>();
+  auto made = std::make_shared<State>();
   RAILHOP_ASSIGN_OR_RETURN(
       made->interface, control::ChooseInterface(
                            control::ListInterfaces(hooks.sockets.socket_family), hooks.sockets));
@@ -210,8 +266,12 @@ absl::Status Transport::Init(Hooks hooks) {
   datapath.ib_timeout = std::clamp(datapath.ib_timeout, 0, 31);
   datapath.ib_retry_cnt = std::clamp(datapath.ib_retry_cnt, 0, 7);
   made->devices = std::move(hooks.devices);
+  State* const raw = made.get();
+  made->watch =
+      std::make_unique<AsyncWatch>([raw](const AsyncEvent& event) { TakeEvent(raw, event); });
   references = 1;
-  state.store(made.release(), std::memory_order_release);
+  absl::MutexLock state_lock(&state_mutex);
+  StateSlot() = std::move(made);
   return absl::OkStatus();
 }
 
@@ -234,33 +294,39 @@ void Transport::Release() {
     memory->mark = Memory::Mark::kOver;
     AllPools().memories.Give(memory);
   }
-  std::unique_ptr<State> last(state.exchange(nullptr, std::memory_order_acq_rel));
+  std::shared_ptr<State> last;
+  {
+    absl::MutexLock state_lock(&state_mutex);
+    last = std::move(StateSlot());
+    StateSlot() = nullptr;
+  }
+  last->watch.reset();
   absl::MutexLock last_lock(&last->mutex);
   last->attempts.clear();
   last->caches.clear();
 }
 
 int Transport::DeviceCount() {
-  State* const running = Running();
+  const std::shared_ptr<State> running = Running();
   return running == nullptr ? 0 : running->devices->Count();
 }
 
 absl::StatusOr<DeviceProperties> Transport::Properties(int dev) {
-  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(Running(), dev));
   return device->properties;
 }
 
 absl::StatusOr<int> Transport::MakeVirtualDevice(absl::Span<const int> devices) {
-  State* const running = Running();
+  const std::shared_ptr<State> running = Running();
   if (running == nullptr) return NotRunning();
   return running->devices->Fuse(devices);
 }
 
 absl::StatusOr<ListenComm*> Transport::Listen(int dev, void* handle) {
   static_assert(sizeof(control::Handle) == kHandleBytes);
-  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  const std::shared_ptr<State> running = Running();
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(running, dev));
   if (handle == nullptr) return absl::InvalidArgumentError("listen without a handle");
-  State* const running = Running();
   absl::StatusOr<std::unique_ptr<Listener>> listener =
       Listener::Create(running->identity, *device, running->interface.address);
   if (!listener.ok()) return listener.status();
@@ -275,13 +341,13 @@ absl::StatusOr<ListenComm*> Transport::Listen(int dev, void* handle) {
 
 absl::StatusOr<SendComm*> Transport::Connect(const CommunicatorConfig& config, int dev,
                                              void* handle) {
-  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(dev));
+  const std::shared_ptr<State> running = Running();
+  RAILHOP_ASSIGN_OR_RETURN(const NetDevice* device, FindDevice(running, dev));
   if (handle == nullptr) return absl::InvalidArgumentError("connect without a handle");
-  State* const running = Running();
   control::Handle given;
   memcpy(&given, handle, sizeof(given));
   auto* const kept = static_cast<unsigned char*>(handle) + offsetof(control::Handle, attempt);
-  ConnectAttempt* attempt = nullptr;
+  std::shared_ptr<ConnectAttempt> attempt;
   {
     absl::MutexLock lock(&running->mutex);
     auto found = running->attempts.find(given.attempt);
@@ -289,35 +355,34 @@ absl::StatusOr<SendComm*> Transport::Connect(const CommunicatorConfig& config, i
       control::FillRandom(&given.attempt, sizeof(given.attempt));
       found =
           running->attempts
-              .emplace(given.attempt, std::make_unique<ConnectAttempt>(running->identity, *device,
+              .emplace(given.attempt, std::make_shared<ConnectAttempt>(running->identity, *device,
                                                                        given, config.traffic_class))
               .first;
       memcpy(kept, &given.attempt, sizeof(given.attempt));
     }
-    attempt = found->second.get();
+    attempt = found->second;
   }
   const absl::StatusOr<bool> connected = attempt->Step(running->clock.NowNs());
   if (connected.ok() && !*connected) return nullptr;
-  std::unique_ptr<ConnectAttempt> over;
   {
     absl::MutexLock lock(&running->mutex);
-    over = std::move(running->attempts[given.attempt]);
     running->attempts.erase(given.attempt);
   }
   memset(kept, 0, sizeof(given.attempt));
   if (!connected.ok()) return connected.status();
   SendComm* const comm = AllPools().sends.Take();
-  comm->connection = over->Finish(comm->storage);
+  comm->connection = attempt->Finish(comm->storage);
   comm->device = device;
-  comm->label = absl::StrCat(device->properties.name, " to ", over->peer().host);
+  comm->label = absl::StrCat(device->properties.name, " to ", attempt->peer().host);
   comm->connection->set_label(comm->label.c_str());
   comm->mark = ConnectionComm::Mark::kSend;
-  RAILHOP_LOG(kInfo, "%s", over->Description().c_str());
+  Opened(running.get(), comm);
+  RAILHOP_LOG(kInfo, "%s", attempt->Description().c_str());
   return comm;
 }
 
 absl::StatusOr<RecvComm*> Transport::Accept(ListenComm* listener) {
-  State* const running = Running();
+  const std::shared_ptr<State> running = Running();
   if (running == nullptr) return NotRunning();
   if (listener == nullptr || listener->mark != ListenComm::Mark::kOpen) {
     return absl::InvalidArgumentError("accept on a closed listener");
@@ -339,6 +404,7 @@ absl::StatusOr<RecvComm*> Transport::Accept(ListenComm* listener) {
       absl::StrCat(listener->device->properties.name, " from ", Listener::Peer(**caller).host);
   comm->connection->set_label(comm->label.c_str());
   comm->mark = ConnectionComm::Mark::kRecv;
+  Opened(running.get(), comm);
   RAILHOP_LOG(kInfo, "%s", Listener::Description(**caller).c_str());
   return comm;
 }
