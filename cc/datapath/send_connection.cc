@@ -33,6 +33,15 @@ SendConnection::SendConnection(std::vector<ConnectionDevice> devices, std::vecto
   for (SendRequest& request : requests_) request.owner = this;
 }
 
+// In line: a test in vain is the commonest call of all.
+__attribute__((always_inline)) inline void SendConnection::PollLocked() {
+  for (uint32_t device = 0; device < device_count_; ++device) {
+    ibv_wc completions[kPollBatch];
+    const int count = devices_[device].cq->Poll(kPollBatch, completions);
+    if (count != 0) Take(completions, count, device);
+  }
+}
+
 int SendConnection::Match(const CtsEntry* group, uint64_t sequence, int tag) {
   const uint32_t receives = group[0].receives;
   for (uint32_t i = 0; i < receives && i < kReceivesMax; ++i) {
@@ -221,14 +230,6 @@ absl::Status SendConnection::Close() {
   ConnectionGuard guard(&lock_);
   for (SendRequest& request : requests_) request.kind = Request::kNone;
   return closed;
-}
-
-inline void SendConnection::PollLocked() {
-  for (uint32_t device = 0; device < device_count_; ++device) {
-    ibv_wc completions[kPollBatch];
-    const int count = devices_[device].cq->Poll(kPollBatch, completions);
-    if (count != 0) Take(completions, count, device);
-  }
 }
 
 void SendConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
