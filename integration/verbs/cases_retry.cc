@@ -42,8 +42,9 @@ void NoRnrForWrite(World& world) {
   ExpectCompletion(world, pair.first.send_cq, 2, IBV_WC_SUCCESS);
 }
 
-void RnrHeals(World& world, uint8_t rnr_retry, double wait) {
-  Pair pair(world, {}, {.rnr_retry = rnr_retry, .min_rnr_timer = 14});
+// `timer` code 0 is the longest, 655 ms.
+void RnrHeals(World& world, uint8_t rnr_retry, uint8_t timer, double wait) {
+  Pair pair(world, {}, {.rnr_retry = rnr_retry, .min_rnr_timer = timer});
   Region source = pair.first.NewRegion(3000), sink = pair.second.NewRegion(3000);
   source.buffer->Fill(1);
   std::vector<ibv_sge> list = {source.Sge(0, 3000)};
@@ -186,9 +187,9 @@ std::vector<Case> RnrCases() {
       {"Rnr.RetryCountZero_FailsAtOnce", rnr, none, RnrZero},
       {"Rnr.WriteImmWithoutReceive_RnrRetryExcErr", rnr, none, RnrForWriteImm},
       {"Rnr.WriteAndRead_NeedNoReceive", rnr, none, NoRnrForWrite},
-      {"Rnr.ReceiveComesInTime_Success", rnr, none, [](World& w) { RnrHeals(w, 6, 0.0); }},
+      {"Rnr.ReceiveComesInTime_Success", rnr, none, [](World& w) { RnrHeals(w, 6, 0, 0.0); }},
       {"Rnr.CountSeven_WaitsUntilTheReceiveComes", "IBTA 9.7.5.2.8; man ibv_modify_qp", none,
-       [](World& w) { RnrHeals(w, 7, 0.5); }},
+       [](World& w) { RnrHeals(w, 7, 14, 0.5); }},
       {"Rnr.TimerOfTheReceiver_IsWaitedFor", rnr, none, RnrTimerCounts},
       {"Rnr.SlowReceiver_TakesEachMessageOnce", rnr, none, SlowReceiver},
   };

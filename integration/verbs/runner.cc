@@ -90,8 +90,10 @@ Verdict RunIsolated(double deadline_s, const std::function<void()>& body) {
                        ? std::string("died of signal ") + strsignal(WTERMSIG(status))
                        : "ended with status " + std::to_string(WEXITSTATUS(status));
   } else {
-    verdict.passed = answer[0] == 'P';
-    verdict.text = answer.substr(1);
+    verdict.passed = answer[0] == 'P' && status == 0;
+    verdict.text = answer[0] == 'P' && status != 0
+                       ? "passed, but ended with wait status " + std::to_string(status)
+                       : answer.substr(1);
   }
   return verdict;
 }
