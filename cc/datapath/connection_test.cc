@@ -343,6 +343,20 @@ TEST_F(ConnectionTest, AnyImmediate_NoCrash) {
   }
 }
 
+TEST_F(ConnectionTest, EntryWithNoOrTooManyReceives_ProtocolFault) {
+  for (const uint8_t receives : {0, 9, 255}) {
+    Make(1, 1, {});
+    Receive(0, 10);
+    reinterpret_cast<CtsEntry*>(receiver_nic.sends.front().sge.addr)->receives = receives;
+    DeliverCts();
+    Request* request = nullptr;
+    EXPECT_EQ(send->Send(from.data(), 10, 1, &from_keys, &request), Outcome::kRemote);
+    EXPECT_EQ(send->TakeFault().kind, Fault::Kind::kProtocol);
+    send.reset();
+    recv.reset();
+  }
+}
+
 TEST_F(ConnectionTest, Misuse_SaidAndHarmless) {
   Make(1, 1, {});
   Transfer* const receive = Receive(0, 10);

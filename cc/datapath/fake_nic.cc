@@ -103,12 +103,39 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
     delete cq;
     return 0;
   };
-  table_->create_qp = [](ibv_pd* pd, ibv_qp_init_attr*) {
+  table_->query_port = [](ibv_context* context, uint8_t, ibv_port_attr* attr) {
+    *attr = NicOf(context)->port;
+    return 0;
+  };
+  table_->query_gid = [](ibv_context* context, uint8_t, int, ibv_gid* gid) {
+    *gid = NicOf(context)->gid;
+    return 0;
+  };
+  table_->query_ece = [](ibv_qp* qp, ibv_ece* ece) {
+    *ece = NicOf(qp->context)->ece;
+    return 0;
+  };
+  table_->set_ece = [](ibv_qp* qp, ibv_ece* ece) {
+    NicOf(qp->context)->ece = *ece;
+    ++NicOf(qp->context)->ece_sets;
+    return 0;
+  };
+  table_->create_qp = [](ibv_pd* pd, ibv_qp_init_attr* init) {
+    NicOf(pd->context)->created_qps.push_back(*init);
     auto* qp = NewObject<ibv_qp>(pd->context);
     qp->qp_num = static_cast<uint32_t>(++NicOf(pd->context)->qps);
     return qp;
   };
-  table_->modify_qp = [](ibv_qp*, ibv_qp_attr*, int) { return 0; };
+  table_->modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+    FakeNic* const nic = NicOf(qp->context);
+    if (!nic->modify_errors.empty()) {
+      const int error = nic->modify_errors.front();
+      nic->modify_errors.pop_front();
+      if (error != 0) return error;
+    }
+    nic->modified.push_back({qp, *attr, mask});
+    return 0;
+  };
   table_->destroy_qp = [](ibv_qp* qp) {
     if (NicOf(qp->context)->destroy_qp_error != 0) return NicOf(qp->context)->destroy_qp_error;
     --NicOf(qp->context)->qps;

@@ -20,6 +20,13 @@ struct PostedSend {
   ibv_sge sge = {};  // zeros if it has none
 };
 
+// One step of a queue pair's way.
+struct ModifiedQp {
+  ibv_qp* qp = nullptr;
+  ibv_qp_attr attr = {};
+  int mask = 0;
+};
+
 class FakeNic {
  public:
   FakeNic();
@@ -37,7 +44,14 @@ class FakeNic {
   int post_send_error = 0;  // what the next posts return, without posting
   int destroy_qp_error = 0;
   int poll_result = 0;  // if negative, what polling returns
-  int qps = 0;          // that exist
+  std::vector<ibv_qp_init_attr> created_qps;
+  std::vector<ModifiedQp> modified;
+  std::deque<int> modify_errors;  // what the next modify_qp return; then 0
+  ibv_port_attr port = {};        // what query_port gives
+  ibv_gid gid = {};               // what query_gid gives
+  ibv_ece ece = {};               // what query_ece gives, and set_ece sets
+  int ece_sets = 0;
+  int qps = 0;  // that exist
   int cqs = 0;
   int mrs = 0;
 

@@ -44,7 +44,7 @@ __attribute__((always_inline)) inline void SendConnection::PollLocked() {
 
 int SendConnection::Match(const CtsEntry* group, uint64_t sequence, int tag) {
   const uint32_t receives = group[0].receives;
-  for (uint32_t i = 0; i < receives && i < kReceivesMax; ++i) {
+  for (uint32_t i = 0; i < receives; ++i) {
     if (!HasArrived(group[i], sequence)) return -1;
     if (group[i].tag == tag && (matched_ >> i & 1) == 0) return static_cast<int>(i);
   }
@@ -80,6 +80,8 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
   uint32_t index = slot * kReceivesMax;
   const bool alone = group[0].receives == 1;
   if (!alone || group[0].tag != tag) {
+    if (group[0].receives - 1u >= kReceivesMax) [[unlikely]]
+      return FailProtocol(0);
     const int receive = Match(group, sequence, tag);
     if (receive < 0) return Outcome::kOk;
     index += static_cast<uint32_t>(receive);

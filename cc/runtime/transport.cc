@@ -205,10 +205,21 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
   return absl::OkStatus();
 }
 
-// Out of line: the way of a connection that has been given up.
+// Out of line: the way of a connection that has been given up, and of misuse.
 __attribute__((noinline, cold)) Outcome Failed(datapath::Connection* connection, Outcome outcome) {
   ReportFault(connection);
   return outcome;
+}
+
+__attribute__((noinline, cold)) Outcome SendFailed(datapath::Connection* connection,
+                                                   Outcome outcome, size_t size, int tag) {
+  if (outcome == Outcome::kMisuse) {
+    RAILHOP_LOG(kWarning,
+                "%s: a send of %zu bytes with tag %d is larger than its receive, or not of "
+                "registered memory",
+                connection->label(), size, tag);
+  }
+  return Failed(connection, outcome);
 }
 
 bool IsLive(const Memory* memory) {
@@ -470,7 +481,7 @@ Outcome Transport::ISend(SendComm* comm, void* data, size_t size, int tag, Memor
     keys = &memory->keys;
   }
   const Outcome outcome = comm->connection->Send(data, size, tag, keys, request);
-  return outcome == Outcome::kOk ? outcome : Failed(comm->connection, outcome);
+  return outcome == Outcome::kOk ? outcome : SendFailed(comm->connection, outcome, size, tag);
 }
 
 Outcome Transport::IRecv(RecvComm* comm, int n, void** data, const size_t* sizes, const int* tags,
