@@ -127,7 +127,7 @@ const OptionRow kTable[] = {
      "", "How often it is tried again."},
     {kReliability, "NCCL_IB_MQP_RETRY_SLEEP_MSEC", T::kNcclInt, U::kApplied, &O::ib_mqp_retry_sleep_msec, "100", "ms", "", 0,
      0, "NCCL 2.24", "", "Pause before the n-th retry: n times this."},
-    {kReliability, "NCCL_IB_RETURN_ASYNC_EVENTS", T::kNcclInt, U::kNotYet, &O::ib_return_async_events, "1", "", "0 or 1", 0, 0,
+    {kReliability, "NCCL_IB_RETURN_ASYNC_EVENTS", T::kNcclInt, U::kApplied, &O::ib_return_async_events, "1", "", "0 or 1", 0, 0,
      "NCCL 2.23", "", "1: a fatal event of a device makes calls fail if nothing can take over. 0: it is logged."},
 
     {kData, "NCCL_IB_QPS_PER_CONNECTION", T::kNcclInt, U::kApplied, &O::ib_qps_per_connection, "1", "", "1 to 128", 0, 0,
@@ -228,8 +228,6 @@ const OptionRow kTable[] = {
     {kOurs, "RAILHOP_PORT_POLL_INTERVAL", T::kDuration, U::kApplied, &O::port_poll_interval_ns, "1s", "time", "10ms to 1min",
      10 * kMs, 60 * kS, "Railhop 0.1", "", "How often the state of every port is read, for events that were lost and for ports "
      "that come up late."},
-    {kOurs, "RAILHOP_HANDSHAKE_TIMEOUT", T::kDuration, U::kNotYet, &O::handshake_timeout_ns, "10s", "time", "100ms to 10min",
-     100 * kMs, 600 * kS, "Railhop 0.1", "", "How long a connected peer may take for each answer of the handshake."},
     // clang-format on
 };
 

@@ -81,7 +81,6 @@ struct Options {
   int64_t hold_down_ns = 0;
   int64_t hold_down_max_ns = 0;
   int64_t port_poll_interval_ns = 0;
-  int64_t handshake_timeout_ns = 0;
 };
 
 struct OptionRow;  // option_table.h

@@ -442,6 +442,24 @@ TEST(Flush, FusedDevicesManyInFlight_AllComplete) {
   pair.Close();
 }
 
+TEST(Flush, SwitchedOff_NoRequest) {
+  RunningTransport::Settings settings;
+  settings.ptr_support = kPointerHost | kPointerCuda;
+  settings.datapath.gdr_flush_disable = true;
+  RunningTransport running(settings);
+  Pair pair = Pair::Make(0, 1);
+  {
+    Buffer to(AsConnection(pair.recv), 100);
+    void* data = to.data();
+    int size = 100;
+    Memory* memories[] = {to.memory()};
+    Request* request = nullptr;
+    EXPECT_EQ(Transport::IFlush(pair.recv, 1, &data, &size, memories, &request), Outcome::kOk);
+    EXPECT_EQ(request, nullptr);
+  }
+  pair.Close();
+}
+
 int Fabric(const std::string& words) {
   return system((std::string(getenv("RAILHOP_TEST_FABRIC_PROGRAM")) + " fault " + words).c_str());
 }

@@ -162,6 +162,8 @@ def test_pkey_index_that_a_port_does_not_have_is_named() -> None:
         ({"NCCL_IB_HCA": "none"}, "NCCL_IB_HCA selects none of the 4 devices"),
         ({"RAILHOP_VERBS_LIBRARY": "/no/such.so"}, "/no/such.so"),
         ({"NCCL_SOCKET_IFNAME": "nosuch0"}, "NCCL_SOCKET_IFNAME"),
+        # The loopback interface has no IPv6 address that counts.
+        ({"NCCL_SOCKET_FAMILY": "AF_INET6"}, "NCCL_SOCKET_IFNAME"),
     ],
 )
 def test_cannot_serve_says_why_in_one_warning(variables: dict[str, str], reason: str) -> None:

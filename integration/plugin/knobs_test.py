@@ -237,3 +237,12 @@ def test_fused_devices_use_every_part(run: Run) -> None:
     refused = run({"NCCL_IB_MERGE_NICS": "0"}, devices=(0, 1))
     assert refused.status == 4
     assert re.search(r"not fused.*NCCL_IB_MERGE_NICS=0", refused.log)
+
+
+def test_socket_buffers(run: Run) -> None:
+    preloaded = {"LD_PRELOAD": _RECORDER}
+    record = run({**preloaded, "NCCL_SOCKET_RCVBUF": "70000", "NCCL_SOCKET_SNDBUF": "80000"})
+    assert record.status == 0, record.log
+    assert {row.get("rcvbuf") for row in record.rows("socket")} >= {"70000"}
+    assert {row.get("sndbuf") for row in record.rows("socket")} >= {"80000"}
+    assert not run(preloaded).rows("socket")

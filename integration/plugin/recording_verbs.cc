@@ -2,9 +2,12 @@
 // show in: queue pairs and their attributes, registrations, work requests. Loaded by
 // RAILHOP_VERBS_LIBRARY; writes lines to the file that RAILHOP_TEST_RECORD names.
 //
+// Preloaded it also writes down the sizes of socket buffers.
+//
 // RAILHOP_TEST_FAIL_MODIFY=ERRNO:COUNT makes the first COUNT changes of a queue pair to RTR fail.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cstdarg>
@@ -161,4 +164,14 @@ EXPORT int ibv_query_ece(ibv_qp* /*qp*/, ibv_ece* ece) {
 EXPORT int ibv_set_ece(ibv_qp* /*qp*/, ibv_ece* ece) {
   Record("set_ece options=%#x\n", ece->options);
   return 0;
+}
+
+EXPORT int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
+  static const auto real = reinterpret_cast<int (*)(int, int, int, const void*, socklen_t)>(
+      dlsym(RTLD_NEXT, "setsockopt"));
+  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) {
+    Record("socket %s=%d\n", name == SO_RCVBUF ? "rcvbuf" : "sndbuf",
+           *static_cast<const int*>(value));
+  }
+  return real(fd, level, name, value, length);
 }

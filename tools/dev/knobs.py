@@ -20,6 +20,8 @@ _VALUES = "cc/config/nccl_values_test.cc"
 _TABLE = "cc/runtime/device_table_test.cc"
 _GID = "cc/runtime/gid_choice_test.cc"
 _BRIDGE = "cc/runtime/transport_options_test.cc"
+_LIFE = "cc/runtime/lifetime_fabric_test.cc"
+_SHAKE = "cc/runtime/handshake_fabric_test.cc"
 _SOCKETS = "cc/control/socket_address_test.cc"
 _DEVICES = "integration/plugin/devices_test.py"
 _KNOBS = "integration/plugin/knobs_test.py"
@@ -114,7 +116,10 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "NCCL_IB_MQP_RETRY_ALL": (f"{_KNOBS} test_mqp_retry", _DATA),
     "NCCL_IB_MQP_RETRY_CNT": (f"{_KNOBS} test_mqp_retry", _DATA),
     "NCCL_IB_MQP_RETRY_SLEEP_MSEC": (f"{_KNOBS} test_mqp_retry_sleep_grows", _DATA),
-    "NCCL_IB_RETURN_ASYNC_EVENTS": (_NAMED, _DATA),
+    "NCCL_IB_RETURN_ASYNC_EVENTS": (
+        f"{_LIFE} Events.DeviceFatal_ItsConnectionsEndOthersGoOn",
+        _DATA,
+    ),
     "NCCL_IB_QPS_PER_CONNECTION": (f"{_KNOBS} test_qps_per_connection", _DATA),
     "NCCL_IB_SPLIT_DATA_ON_QPS": (f"{_KNOBS} test_split_data_on_qps", _DATA),
     "NCCL_IB_ADAPTIVE_ROUTING": (f"{_KNOBS} test_adaptive_routing_and_its_threshold", _DATA),
@@ -128,7 +133,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
         f"{_KNOBS} test_pci_relaxed_ordering",
         f"{_TABLE} DeviceTable.RelaxedOrdering_WantedAndPossible",
     ),
-    "NCCL_GDR_FLUSH_DISABLE": (_DATA,),
+    "NCCL_GDR_FLUSH_DISABLE": (f"{_LIFE} Flush.SwitchedOff_NoRequest", _DATA),
     "NCCL_SOCKET_IFNAME": (
         f"{_SOCKETS} InterfaceFilter.NcclsGrammar_Matches",
         f"{_SOCKETS} ChooseInterface.Filter_FirstMatchOnly",
@@ -137,16 +142,19 @@ KNOBS: dict[str, tuple[str, ...]] = {
         f"{_BRIDGE} TransportOptions.IfnameOfOneCharacter_IgnoredAndNamed",
     ),
     "NCCL_SOCKET_FAMILY": (
+        f"{_DEVICES} test_cannot_serve_says_why_in_one_warning",
         f"{_VALUES} AddressFamily.OtherText_IsTheDefault",
-        f"{_SOCKETS} ChooseInterface.NoFilter_NcclsOrder",
         _SOCKET,
     ),
     "NCCL_COMM_ID": (f"{_SOCKETS} ChooseInterface.NoFilter_NcclsOrder", _SOCKET, _TEXT),
-    "NCCL_SOCKET_RETRY_CNT": (_SOCKET,),
-    "NCCL_SOCKET_RETRY_SLEEP_MSEC": (_SOCKET,),
+    "NCCL_SOCKET_RETRY_CNT": (f"{_SHAKE} HandshakeTest.NobodyListens_TriedAgainThenTold", _SOCKET),
+    "NCCL_SOCKET_RETRY_SLEEP_MSEC": (
+        f"{_SHAKE} HandshakeTest.NobodyListens_TriedAgainThenTold",
+        _SOCKET,
+    ),
     "NCCL_SOCKET_POLL_TIMEOUT_MSEC": (_NAMED,),
-    "NCCL_SOCKET_RCVBUF": (_SOCKET,),
-    "NCCL_SOCKET_SNDBUF": (_SOCKET,),
+    "NCCL_SOCKET_RCVBUF": (f"{_KNOBS} test_socket_buffers", _SOCKET),
+    "NCCL_SOCKET_SNDBUF": (f"{_KNOBS} test_socket_buffers", _SOCKET),
     "NCCL_SOCKET_MAGIC": (_NAMED, f"{_VALUES} SocketMagic.WholeNumberOnly"),
     "NCCL_IB_RESILIENCY_PORT_FAILOVER": (_NAMED,),
     "NCCL_IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS": (_NAMED,),
@@ -176,7 +184,6 @@ KNOBS: dict[str, tuple[str, ...]] = {
         f"{_DEVICES} test_port_down_at_start_joins_when_it_comes_up",
         _OWN,
     ),
-    "RAILHOP_HANDSHAKE_TIMEOUT": (_NAMED, _OWN),
 }
 
 _ROW = re.compile(r'^\s+\{k\w+, "([A-Z_0-9]+)"', re.MULTILINE)
