@@ -313,6 +313,62 @@ TEST_P(AbiTest, DmaBuf_OfAMemoryFile) {
   close(fd);
 }
 
+// Address space of `size` bytes over little memory: one small file, mapped again and again.
+class WideMemory {
+ public:
+  explicit WideMemory(size_t size) : size_((size + kPiece - 1) / kPiece * kPiece) {
+    const int fd = memfd_create("railhop-test", MFD_CLOEXEC);
+    EXPECT_EQ(ftruncate(fd, kPiece), 0);
+    start_ = static_cast<uint8_t*>(
+        mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (size_t at = 0; at < size_; at += kPiece) {
+      EXPECT_NE(mmap(start_ + at, kPiece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+                MAP_FAILED);
+    }
+    close(fd);
+  }
+  ~WideMemory() { munmap(start_, size_); }
+  WideMemory(const WideMemory&) = delete;
+  WideMemory& operator=(const WideMemory&) = delete;
+
+  static constexpr size_t kPiece = size_t{16} << 20;
+  uint8_t* data() const { return start_; }
+
+ private:
+  const size_t size_;
+  uint8_t* start_ = nullptr;
+};
+
+TEST_P(AbiTest, MoreThanTwoGiB_Arrives) {
+  // Versions before 9 have sizes of int; the oldest and the newest of the others are enough.
+  if (GetParam() != 9 && GetParam() != 12) return;
+  ConnectSelf();
+  const size_t size = (size_t{2} << 30) + WideMemory::kPiece / 2 + 5;
+  const WideMemory from(size);
+  const WideMemory to(size);
+  for (size_t i = 0; i < WideMemory::kPiece; ++i) from.data()[i] = PatternAt(i, 4);
+  void* from_memory = nullptr;
+  void* to_memory = nullptr;
+  ASSERT_EQ(net_->RegMr(send_, from.data(), size, nccl::kPtrHost, &from_memory), nccl::kSuccess);
+  ASSERT_EQ(net_->RegMr(recv_, to.data(), size, nccl::kPtrHost, &to_memory), nccl::kSuccess);
+  void* data[] = {to.data()};
+  int tags[] = {1};
+  void* memories[] = {to_memory};
+  void* receive = nullptr;
+  void* send = nullptr;
+  ASSERT_TRUE(Eventually([&] {
+    EXPECT_EQ(net_->IRecv(recv_, 1, data, &size, tags, memories, &receive), nccl::kSuccess);
+    return HasFailure() || receive != nullptr;
+  }));
+  ASSERT_TRUE(Eventually([&] {
+    EXPECT_EQ(net_->ISend(send_, from.data(), size, 1, from_memory, &send), nccl::kSuccess);
+    return HasFailure() || send != nullptr;
+  }));
+  Finish(send, 1);
+  Finish(receive, 1);
+  EXPECT_EQ(std::memcmp(from.data(), to.data(), WideMemory::kPiece), 0);
+}
+
 TEST_P(AbiTest, VirtualDevice_CarriesData) {
   if (!net_->HasVirtualDevices()) {
     int dev = 0;
