@@ -14,10 +14,6 @@
 namespace railhop::fabric {
 namespace {
 
-// Rings are handed out in pages, so that a freed one can be given back to the kernel.
-constexpr uint64_t kPage = 4096;
-uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
-
 Segment* MapSegment(int fd) {
   void* memory =
       mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -97,27 +93,11 @@ Process::~Process() {
   close(fd_);
 }
 
-uint64_t Process::AllocateRing(uint64_t bytes) {
-  bytes = RoundUp(bytes);
-  std::lock_guard<std::mutex> lock(heap_mutex_);
-  if (const auto it = free_.find(bytes); it != free_.end()) {
-    const uint64_t offset = it->second;
-    free_.erase(it);
-    return offset;
-  }
-  if (bytes > kSegmentBytes - heap_end_) return 0;
-  const uint64_t offset = heap_end_;
-  heap_end_ += bytes;
-  return offset;
-}
-
 void Process::FreeRing(uint64_t offset, uint64_t bytes) {
-  bytes = RoundUp(bytes);
-  // Gives the memory back; what is read next is zero again.
+  // Gives the pages back to the kernel; what is read next is zero again.
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-            static_cast<off_t>(bytes));
-  std::lock_guard<std::mutex> lock(heap_mutex_);
-  free_.emplace(bytes, offset);
+            static_cast<off_t>(RingHeap::RoundUp(bytes)));
+  heap_.Free(offset, bytes);
 }
 
 std::shared_ptr<Peer> Process::FindPeer(SlotRef slot) {

@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "cc/fabric/directory.h"
 #include "cc/fabric/index_pool.h"
+#include "cc/fabric/ring_heap.h"
 #include "cc/fabric/segment_layout.h"
 
 namespace railhop::fabric {
@@ -59,7 +59,7 @@ class Process {
   uint32_t host() const { return host_; }
 
   // Room for a ring in the segment's heap, zeroed; 0 when there is none. Freed with its size.
-  uint64_t AllocateRing(uint64_t bytes);
+  uint64_t AllocateRing(uint64_t bytes) { return heap_.Allocate(bytes); }
   void FreeRing(uint64_t offset, uint64_t bytes);
   void* At(uint64_t offset) const { return reinterpret_cast<char*>(segment_) + offset; }
 
@@ -84,9 +84,7 @@ class Process {
   const SlotRef slot_;
   const uint32_t host_;
   IndexPool cq_indexes_{kMaxCqs};
-  std::mutex heap_mutex_;
-  uint64_t heap_end_ = kHeapOffset;
-  std::multimap<uint64_t, uint64_t> free_;  // bytes -> offset
+  RingHeap heap_{kHeapOffset, kSegmentBytes};
   std::mutex peers_mutex_;
   std::vector<std::shared_ptr<Peer>> peers_;  // by slot
 };

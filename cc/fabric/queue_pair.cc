@@ -143,6 +143,8 @@ int QueuePair::Modify(uint32_t mask, rdma::QpState to, const QpAttributes& attri
   const int rc = CheckModify(mask, from, to, attributes);
   if (rc == 0) {
     ApplyAttributes(mask, attributes);
+    if (from != to)
+      attributes_.sqd_notify = (mask & rdma::kAttrEnSqdNotify) != 0 && attributes.sqd_notify;
     if (to == rdma::QpState::kErr && shared_.wedged.load() == 0) {
       shared_.responder.state.store(static_cast<uint8_t>(to), std::memory_order_release);
       responder.FlushReceives();
@@ -495,7 +497,7 @@ void QueuePair::SendFailed(rdma::WcStatus status) {
 }
 
 void QueuePair::SendQueueDrained() {
-  context_->events.Put({rdma::AsyncEvent::kSqDrained, init_.user, 0});
+  if (attributes_.sqd_notify) context_->events.Put({rdma::AsyncEvent::kSqDrained, init_.user, 0});
 }
 
 }  // namespace railhop::fabric

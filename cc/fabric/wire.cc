@@ -377,12 +377,15 @@ void Wire::Carry(Carried carried, const rdma::Verdict& verdict, PortRef tx, Port
       due_.emplace(std::make_pair(due, next_order_++), std::move(one));
     }
   }
+  any_waiting_.store(!waiting_.empty(), std::memory_order_relaxed);
   nic_->Wake();
 }
 
 // Counts a packet of `qp` that went ahead of those that wait to be overtaken. The send lock is
 // held.
 void Wire::PassReordered(QueuePair& qp, uint64_t now_ns) {
+  // Those of this queue pair were put there by a holder of its send lock.
+  if (!any_waiting_.load(std::memory_order_relaxed)) return;
   std::list<Carried> ready;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -392,6 +395,7 @@ void Wire::PassReordered(QueuePair& qp, uint64_t now_ns) {
       if (passes) ready.splice(ready.end(), waiting_, it);
       it = next;
     }
+    any_waiting_.store(!waiting_.empty(), std::memory_order_relaxed);
   }
   for (Carried& carried : ready) DeliverCarried(carried, /*send_locked=*/true, now_ns);
 }
@@ -415,6 +419,7 @@ uint64_t Wire::RunDue(uint64_t now_ns) {
         }
         it = after;
       }
+      any_waiting_.store(!waiting_.empty(), std::memory_order_relaxed);
       while (!due_.empty() && due_.begin()->first.first <= now_ns) {
         ready.push_back(std::move(due_.begin()->second));
         due_.erase(due_.begin());

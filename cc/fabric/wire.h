@@ -8,6 +8,7 @@
 #ifndef RAILHOP_CC_FABRIC_WIRE_H_
 #define RAILHOP_CC_FABRIC_WIRE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -90,6 +91,7 @@ class Wire {
   std::mutex mutex_;
   std::map<std::pair<uint64_t, uint64_t>, Carried> due_;  // by time and order
   std::list<Carried> waiting_;                            // held, or to be overtaken first
+  std::atomic<bool> any_waiting_{false};                  // written under mutex_
   uint64_t next_order_ = 0;
 };
 

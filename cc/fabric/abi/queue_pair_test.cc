@@ -200,5 +200,25 @@ TEST_F(QueuePairTest, PortDown_IsToldAsAnEvent) {
   ibv_ack_async_event(&event);
 }
 
+TEST_F(QueuePairTest, Sqd_TellsThatItIsDrainedOnlyWhenAsked) {
+  const QpPtr qp = Create(QpInitAttr(cq_.get()));
+  ASSERT_EQ(Connect(qp.get(), qp->qp_num), 0);
+  pollfd events = {context_->async_fd, POLLIN, 0};
+  for (const bool asked : {false, true}) {
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_SQD;
+    attr.en_sqd_async_notify = 1;
+    const int mask = IBV_QP_STATE | (asked ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0);
+    ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, mask), 0);
+    EXPECT_EQ(poll(&events, 1, 0), asked ? 1 : 0);
+    attr.qp_state = IBV_QPS_RTS;
+    ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE), 0);
+  }
+  ibv_async_event event = {};
+  ASSERT_EQ(ibv_get_async_event(context_.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_SQ_DRAINED);
+  ibv_ack_async_event(&event);
+}
+
 }  // namespace
 }  // namespace railhop::fabric::abi
