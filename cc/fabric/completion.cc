@@ -91,10 +91,11 @@ Cq::~Cq() {
 }
 
 rdma::CompletionQueue Cq::Ring() { return RingOf(process_->segment(), shared_); }
+rdma::CompletionQueue Cq::WithoutEntries() { return {&shared_.state, nullptr}; }
 
 int Cq::Poll(int max, rdma::Completion* out) {
   thread_local uint32_t empty_polls = 0;
-  if (Ring().Empty()) {
+  if (WithoutEntries().Empty()) {
     if (shared_.state.overrun.load(std::memory_order_acquire) != 0) return -EIO;
     if (++empty_polls % kEmptyPollsBeforeYield == 0) sched_yield();
     return 0;
@@ -104,7 +105,7 @@ int Cq::Poll(int max, rdma::Completion* out) {
 }
 
 void Cq::RequestNotify(bool solicited_only) {
-  Ring().Arm(solicited_only ? rdma::CqArm::kSolicited : rdma::CqArm::kNext);
+  WithoutEntries().Arm(solicited_only ? rdma::CqArm::kSolicited : rdma::CqArm::kNext);
 }
 
 void Cq::Push(const rdma::Completion& completion) {
@@ -117,7 +118,7 @@ void Cq::Push(const rdma::Completion& completion) {
 }
 
 void Cq::Fire() {
-  if (Ring().TakeFired() && channel_ != nullptr) channel_->events.Put(this);
+  if (WithoutEntries().TakeFired() && channel_ != nullptr) channel_->events.Put(this);
 }
 
 void Cq::Purge(uint32_t qp_num) {

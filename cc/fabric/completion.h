@@ -66,7 +66,8 @@ class Cq {
  private:
   Cq(Process* process, Context* context, uint32_t index, IndexPool* indexes, Channel* channel,
      void* user);
-  rdma::CompletionQueue Ring();
+  rdma::CompletionQueue Ring();  // for holders of a lock: Resize moves the entries
+  rdma::CompletionQueue WithoutEntries();
 
   Process* const process_;
   Context* const context_;

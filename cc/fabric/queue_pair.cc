@@ -184,6 +184,7 @@ void QueuePair::ResetQueues() {
   attributes_ = QpAttributes();
   path_ = WirePath();
   error_pending_ = false;
+  carried_bytes_ = 0;  // of its life before; what is under way then holds nothing back now
   init_.send_cq->Purge(qpn_);
   if (init_.recv_cq != init_.send_cq) init_.recv_cq->Purge(qpn_);
 }

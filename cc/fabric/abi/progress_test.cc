@@ -83,6 +83,18 @@ TEST_F(ProgressTest, UnreliableQueue_GoesOnWhenPacketsUnderWayAreLost) {
   Fault("soft0 clear");
 }
 
+TEST_F(ProgressTest, PacketsOfTheLifeBeforeReset_DoNotHoldBackTheNext) {
+  Make(IBV_QPT_RC);
+  To(IBV_QPS_RTS);
+  Fault("soft0 delay 60s");
+  Post(IBV_WR_RDMA_WRITE, kMessage, kDepth);
+  Fault("soft0 clear");
+  To(IBV_QPS_RESET);
+  ASSERT_EQ(Connect(qp_.get(), qp_->qp_num), 0);
+  Post(IBV_WR_RDMA_WRITE, 8, 1);
+  ExpectAllDone(1);
+}
+
 TEST_F(ProgressTest, ReceiverThatIsNotReady_LeavesOneTimer) {
   Make(IBV_QPT_RC);
   To(IBV_QPS_RTS);
