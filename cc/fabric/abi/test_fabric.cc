@@ -8,10 +8,6 @@
 #include "cc/rdma_model/fault_grammar.h"
 #include "cc/rdma_model/fault_table.h"
 
-// For the thread sanitizer: children that some tests fork have threads of their own.
-extern "C" const char* __tsan_default_options();  // NOLINT: its name is not ours
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-
 namespace railhop::fabric::abi {
 
 rdma::Topology TestTopology() {
