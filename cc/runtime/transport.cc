@@ -212,12 +212,10 @@ __attribute__((noinline, cold)) Outcome Failed(datapath::Connection* connection,
 }
 
 __attribute__((noinline, cold)) Outcome SendFailed(datapath::Connection* connection,
-                                                   Outcome outcome, size_t size, int tag) {
+                                                   Outcome outcome) {
   if (outcome == Outcome::kMisuse) {
-    RAILHOP_LOG(kWarning,
-                "%s: a send of %zu bytes with tag %d is larger than its receive, or not of "
-                "registered memory",
-                connection->label(), size, tag);
+    RAILHOP_LOG(kWarning, "%s: a send is larger than its receive, or not of registered memory",
+                connection->label());
   }
   return Failed(connection, outcome);
 }
@@ -473,15 +471,16 @@ absl::Status Transport::CloseListen(ListenComm* listener) {
 
 Outcome Transport::ISend(SendComm* comm, void* data, size_t size, int tag, Memory* memory,
                          Request** request) {
-  *request = nullptr;
-  if (AsSend(comm) == nullptr) return Outcome::kMisuse;
-  const datapath::MemoryKeys* keys = nullptr;
-  if (memory != nullptr) {
-    if (!IsLive(memory)) return Outcome::kMisuse;
-    keys = &memory->keys;
+  const datapath::MemoryKeys* const keys = memory == nullptr ? nullptr : &memory->keys;
+  if (AsSend(comm) == nullptr || (memory != nullptr && !IsLive(memory))) [[unlikely]] {
+    *request = nullptr;
+    return Outcome::kMisuse;
   }
-  const Outcome outcome = comm->connection->Send(data, size, tag, keys, request);
-  return outcome == Outcome::kOk ? outcome : SendFailed(comm->connection, outcome, size, tag);
+  datapath::SendConnection* const connection = comm->connection;
+  const Outcome outcome = connection->Send(data, size, tag, keys, request);
+  if (outcome == Outcome::kOk) [[likely]]
+    return outcome;
+  return SendFailed(connection, outcome);
 }
 
 Outcome Transport::IRecv(RecvComm* comm, int n, void** data, const size_t* sizes, const int* tags,
