@@ -377,13 +377,15 @@ bool QueuePair::CopyIn(uint64_t va, uint32_t offset, uint32_t length) {
 }
 
 bool QueuePair::Atomic(const rdma::Train& train, uint64_t va, uint64_t* original) {
-  auto* target = reinterpret_cast<uint64_t*>(va);
-  *original = *target;
+  auto* target = reinterpret_cast<void*>(va);  // aligned in the requester's eyes, not surely here
+  std::memcpy(original, target, sizeof(*original));
+  uint64_t value = *original;
   if (train.opcode == rdma::Opcode::kFetchAdd) {
-    *target += train.compare_add;
-  } else if (*target == train.compare_add) {
-    *target = train.swap;
+    value += train.compare_add;
+  } else if (value == train.compare_add) {
+    value = train.swap;
   }
+  std::memcpy(target, &value, sizeof(value));
   return true;
 }
 

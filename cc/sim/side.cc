@@ -1,6 +1,7 @@
 #include "cc/sim/side.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace railhop::sim {
@@ -320,7 +321,8 @@ void Side::Succeed(Transfer* t) {
 }
 
 void Side::CheckAtomic(const Transfer& t) {
-  const uint64_t found = *reinterpret_cast<const uint64_t*>(t.target.data());
+  uint64_t found = 0;  // the target may lie at any address
+  std::memcpy(&found, t.target.data(), sizeof(found));
   if (found != t.expected) {
     Complain(t, "found " + std::to_string(found) + ", not " + std::to_string(t.expected));
   }

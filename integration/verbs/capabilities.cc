@@ -82,7 +82,9 @@ bool HasGidTable(World& world) {
   return world.v.query_gid_table != nullptr && world.v.query_gid_ex != nullptr;
 }
 
-bool HasFaults(World& world) { return !world.options.fault_command.empty(); }
+bool HasFaults(World& world) {
+  return world.v.fault != nullptr || !world.options.fault_command.empty();
+}
 
 }  // namespace
 

@@ -88,6 +88,9 @@ struct VerbsTable {
   // of a waiting loop: it yields the processor, or moves a simulator's clock on.
   uint64_t (*now_ns)() = nullptr;
   void (*idle)() = nullptr;
+  // Puts a fault into a world of this process, in the fault command's words; null: the fault
+  // command does it. False: *error says why not.
+  bool (*fault)(const std::string& device, const std::string& words, std::string* error) = nullptr;
 };
 
 // Fills the entries that are inline code in verbs.h, and a real clock.

@@ -96,6 +96,11 @@ void World::Pass(double seconds) const {
 }
 
 void World::Fault(const std::string& device, const std::string& words) const {
+  if (v.fault != nullptr) {
+    std::string error;
+    if (!v.fault(device, words, &error)) Fail("'" + device + " " + words + "': " + error);
+    return;
+  }
   if (options.fault_command.empty()) Fail("this case needs --fault-command");
   const std::string command = options.fault_command + " " + device + " " + words;
   const int status = system(command.c_str());

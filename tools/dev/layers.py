@@ -70,7 +70,16 @@ LAYERS: dict[str, Layer] = {
         [_ABSL, _PROTOBUF, _PYBIND11],
     ),
     "integration": _layer(
-        ["cc/plugin/nccl", "cc/plugin", "cc/verbs", "cc/config", "cc/base", "python"],
+        [
+            "cc/plugin/nccl",
+            "cc/plugin",
+            "cc/verbs",
+            "cc/config",
+            "cc/sim",
+            "cc/rdma_model",
+            "cc/base",
+            "python",
+        ],
         [_ABSL, _PROTOBUF, _RDMA_CORE],
     ),
 }
