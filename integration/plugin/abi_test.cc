@@ -478,6 +478,23 @@ TEST_P(AbiTest, FinalizeAndInitAgain_Works) {
   }
 }
 
+TEST_P(AbiTest, CloseAfterFinalize_IsNoCrash) {
+  ConnectSelf();
+  Buffer target = MakeBuffer(recv_, 64);
+  void* receive = StartReceive({&target}, {1});
+  ASSERT_EQ(net_->Finalize(), nccl::kSuccess);
+  if (GetParam() >= 11) {
+    int done = 0;
+    EXPECT_NE(net_->Test(receive, &done, nullptr), nccl::kSuccess);
+    EXPECT_NE(net_->CloseSend(send_), nccl::kSuccess);
+    EXPECT_NE(net_->CloseRecv(recv_), nccl::kSuccess);
+    EXPECT_NE(net_->CloseListen(listen_), nccl::kSuccess);
+    EXPECT_NE(net_->Finalize(), nccl::kSuccess) << "twice";
+    send_ = recv_ = listen_ = nullptr;
+  }
+  ASSERT_EQ(net_->Init(nccl::kUndefined), nccl::kSuccess);
+}
+
 INSTANTIATE_TEST_SUITE_P(Versions, AbiTest, testing::ValuesIn(kVersions),
                          [](const auto& info) { return "V" + std::to_string(info.param); });
 
