@@ -12,6 +12,7 @@
 #include "cc/base/log.h"
 #include "cc/base/status_macros.h"
 #include "cc/runtime/device_table.h"
+#include "cc/runtime/idle_knobs.h"
 #include "cc/runtime/transport.h"
 #include "cc/runtime/transport_options.h"
 #include "cc/runtime/unprotected_traffic.h"
@@ -128,6 +129,11 @@ class Process {
 
   void Describe(const std::vector<std::string>& notes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const std::string& note : notes) Inform(note);
+    FoundLinks found;
+    for (int i = 0; i < devices_->Count(); ++i) {
+      (devices_->Get(i)->parts[0]->is_ethernet ? found.roce : found.infiniband) = true;
+    }
+    for (const std::string& note : IdleKnobs(*loaded_, found)) Inform(note);
     for (const std::string& line : devices_->Describe()) Inform(line);
     for (const std::string& complaint : devices_->Complaints()) Warn(complaint);
     const std::vector<std::string> waiting = devices_->WaitingPorts();

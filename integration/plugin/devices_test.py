@@ -239,3 +239,9 @@ def test_log_threshold() -> None:
 def test_device_initiated_traffic_is_warned_of() -> None:
     shown = run("laptop-1nic", {"NCCL_GIN_TYPE": "2"})
     assert "GIN or RMA: NCCL_GIN_TYPE=2" in shown.warnings()[0]
+
+
+def test_knob_of_the_other_link_is_named() -> None:
+    shown = run("two-hosts-infiniband", {"NCCL_IB_GID_INDEX": "3"})
+    assert shown.status == 0
+    assert "NCCL_IB_GID_INDEX=3 has no effect: it is for RoCE" in shown.log
