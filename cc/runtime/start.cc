@@ -117,6 +117,9 @@ class Process {
     absl::StatusOr<std::shared_ptr<const verbs::Table>> table =
         verbs::LoadTable(options.verbs_library);
     if (!table.ok()) return table.status();
+    // So that a child that the job forks does not take pages from under the NIC on older kernels; a
+    // refusal is no reason to stop. NCCL's own transport does the same.
+    if ((*table)->fork_init != nullptr) (*table)->fork_init();
     RAILHOP_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceTable> devices,
         DeviceTable::Discover(*std::move(table), DeviceRules::From(options, notes)));

@@ -61,6 +61,7 @@ absl::StatusOr<std::shared_ptr<const Table>> LoadTable(const std::string& path) 
   if (missing != nullptr) {
     return absl::UnimplementedError(absl::StrCat(file, " has no ", missing));
   }
+  Find(library, "ibv_fork_init", "IBVERBS_1.1", &table->fork_init);
   Find(library, "ibv_reg_mr_iova2", "IBVERBS_1.8", &table->reg_mr_iova2);
   Find(library, "ibv_reg_dmabuf_mr", "IBVERBS_1.12", &table->reg_dmabuf_mr);
   Find(library, "ibv_query_ece", "IBVERBS_1.10", &table->query_ece);

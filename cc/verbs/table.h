@@ -50,7 +50,8 @@ struct Table {
   int (*get_async_event)(ibv_context* context, ibv_async_event* event) = nullptr;
   void (*ack_async_event)(ibv_async_event* event) = nullptr;
 
-  // Newer than the first version, so possibly absent:
+  // Possibly absent, in drop-ins or since they are newer:
+  int (*fork_init)() = nullptr;  // before any device is opened
   ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                           unsigned int access) = nullptr;  // IBVERBS_1.8
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,

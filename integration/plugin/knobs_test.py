@@ -100,6 +100,7 @@ def run(tmp_path: pathlib.Path) -> Run:
 def test_defaults_are_nccls(run: Run) -> None:
     record = run({})
     assert record.status == 0, record.log
+    assert record.lines[0] == "fork_init", "before any device is used"
     assert record.values("rts", "timeout") == {20}
     assert record.values("rts", "retry") == {7}
     assert record.values("init", "pkey") == {0}

@@ -101,6 +101,12 @@ FORWARD(int, _ibv_query_gid_ex,
          size_t size),
         (context, port, index, entry, flags, size))
 
+EXPORT int ibv_fork_init() {
+  static const auto real = reinterpret_cast<int (*)()>(Real("ibv_fork_init"));
+  Record("fork_init\n");
+  return real();
+}
+
 EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   static const auto real = reinterpret_cast<ibv_context* (*)(ibv_device*)>(Real("ibv_open_device"));
   ibv_context* context = real(device);
