@@ -54,11 +54,11 @@ def _cases_of(result: dict[str, Any]) -> junit.Cases:
 def outcomes(lines: Iterable[str]) -> list[TargetOutcome]:
     """All test targets of a run, in order of their labels.
 
-    A target that was asked for and did not build is one with a failed case.
+    A target that was asked for and did not build, or was not run, is one with a failed case.
     """
     tags: dict[str, list[str]] = {}
-    kinds: dict[str, str] = {}
     broken: set[str] = set()
+    summed_up: set[str] = set()
     results: dict[tuple[str, int], tuple[int, dict[str, Any]]] = {}
     for line in lines:
         event = json.loads(line)
@@ -66,10 +66,11 @@ def outcomes(lines: Iterable[str]) -> list[TargetOutcome]:
         if "targetConfigured" in ident and "configured" in event:
             label = ident["targetConfigured"]["label"]
             tags[label] = event["configured"].get("tag", [])
-            kinds[label] = event["configured"].get("targetKind", "")
         elif "targetCompleted" in ident:
             if not event.get("completed", {}).get("success", False):
                 broken.add(ident["targetCompleted"]["label"])
+        elif "testSummary" in ident:
+            summed_up.add(ident["testSummary"]["label"])
         elif "testResult" in ident and "testResult" in event:
             key = (ident["testResult"]["label"], ident["testResult"].get("shard", 1))
             attempt = ident["testResult"].get("attempt", 1)
@@ -82,9 +83,9 @@ def outcomes(lines: Iterable[str]) -> list[TargetOutcome]:
         total = by_label.setdefault(label, junit.Cases())
         total.passed += cases.passed
         total.failed += cases.failed
-    for label in broken - by_label.keys():
+    for label in (broken | summed_up) - by_label.keys():
         cases = by_label.setdefault(label, junit.Cases())
-        cases.fail("", "did not build")
+        cases.fail("", "did not build" if label in broken else "was not run")
     return [
         TargetOutcome(label, tier_of(tags.get(label, [])), cases)
         for label, cases in sorted(by_label.items())

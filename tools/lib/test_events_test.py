@@ -67,6 +67,12 @@ def test_target_that_did_not_build_is_a_failure() -> None:
     assert found.cases.failed == [("", "did not build")]
 
 
+def test_target_that_was_not_run_is_a_failure() -> None:
+    summary = {"id": {"testSummary": {"label": "//a:t"}}, "testSummary": {}}
+    (found,) = _outcomes([_configured("//a:t", []), _completed("//a:t", True), summary])
+    assert found.cases.failed == [("", "was not run")]
+
+
 def test_bad_end_after_good_cases_is_a_failure(tmp_path: pathlib.Path) -> None:
     (found,) = _outcomes([_result("//a:t", "FAILED", _xml(tmp_path, "one"))])
     assert found.cases.passed == ["S.one"]
