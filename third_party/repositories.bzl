@@ -45,6 +45,12 @@ def railhop_repositories():
         build_file = "//third_party/protobuf:protoc.BUILD",
         links = {"protoc": "/usr/bin/protoc"},
     )
+    deb_installed_repository(
+        name = "valgrind",
+        package = "valgrind",
+        build_file = "//third_party/valgrind:valgrind.BUILD",
+        links = {"include/valgrind": "/usr/include/valgrind"},
+    )
     venv_package_repository(
         name = "pybind11",
         build_file = "//third_party/pybind11:pybind11.BUILD",

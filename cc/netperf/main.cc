@@ -2,6 +2,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include "cc/netperf/counted_calls.h"
+#include "cc/netperf/instructions.h"
 #include "cc/netperf/measure.h"
 #include "cc/netperf/options.h"
 #include "cc/netperf/report.h"
@@ -27,8 +29,9 @@ int Main(int argc, char** argv) {
     case Options::Kind::kMemory:
       return MeasureMemory(*options, &report);
     case Options::Kind::kInstructions:
+      return MeasureInstructions(*options, &report);
     case Options::Kind::kInstructionsInside:
-      return 1;
+      return RunCountedCalls(*options);
     case Options::Kind::kMeasure:
       break;
   }

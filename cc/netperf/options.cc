@@ -332,7 +332,10 @@ Result<bool> ParseLists(Options* options) {
   const Result<std::vector<Metric>> metrics = ParseMetrics(metric_text);
   if (!metrics.ok()) return Error{metrics.error()};
   options->metrics = *metrics;
-  const Result<std::vector<uint64_t>> sizes = ParseSizes(absl::GetFlag(FLAGS_size));
+  std::string size_text = absl::GetFlag(FLAGS_size);
+  const bool sized = absl::GetFlagReflectionHandle(FLAGS_size).DefaultValue() != size_text;
+  if (!sized && options->kind == Options::Kind::kInstructions) size_text = "64K";
+  const Result<std::vector<uint64_t>> sizes = ParseSizes(size_text);
   if (!sizes.ok()) return Error{sizes.error()};
   options->sizes = *sizes;
   const Result<std::vector<int>> devices = ParseDevices(absl::GetFlag(FLAGS_devices));

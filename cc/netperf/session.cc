@@ -98,7 +98,7 @@ std::string Session::Died(size_t index) {
                        : "ended with status " + std::to_string(WEXITSTATUS(status)));
 }
 
-void Session::Hear(size_t index, Note::Kind kind, const Hooks& hooks, std::string* problem) {
+void Session::Hear(size_t index, Note::Kind kind, const Hooks& hooks, Problem* problem) {
   Worker& worker = workers_[index];
   Note note;
   std::string said;
@@ -116,17 +116,16 @@ void Session::Hear(size_t index, Note::Kind kind, const Hooks& hooks, std::strin
     if (note.problem[0] != 0) said = Of(index, note.problem);
   }
   if (said.empty()) return;
-  // What a worker says that was stopped by another's trouble is not the reason.
-  const bool echo = note.problem[0] != 0 && strncmp(note.problem, "given up", 8) == 0;
-  const bool only_echo_so_far = problem->find(": given up") != std::string::npos;
-  if (problem->empty() || (only_echo_so_far && !echo)) *problem = said;
+  // A death is the reason of what others say, and what one says that was stopped is never one.
+  const int weight = worker.gone ? 3 : strncmp(note.problem, "given up", 8) == 0 ? 1 : 2;
+  if (weight > problem->weight) *problem = {said, weight};
   if (kind != Note::Kind::kClosed) over_ = true;
   board_->GiveUp();
 }
 
 std::string Session::Collect(Note::Kind kind, double limit_s, const Hooks& hooks) {
   const RealClock clock;
-  std::string problem;
+  Problem problem;
   const auto limit_ns = static_cast<int64_t>(limit_s * 1e9);
   int64_t deadline = clock.NowNs() + limit_ns;
   uint64_t received = 0;
@@ -139,7 +138,7 @@ std::string Session::Collect(Note::Kind kind, double limit_s, const Hooks& hooks
       polled.push_back({.fd = workers_[i].socket, .events = POLLIN, .revents = 0});
       indices.push_back(i);
     }
-    if (polled.empty()) return problem;
+    if (polled.empty()) return problem.text;
     if (poll(polled.data(), polled.size(), kProgressMs) == 0 && hooks.on_progress) {
       hooks.on_progress(board_->received());
     }
@@ -155,10 +154,12 @@ std::string Session::Collect(Note::Kind kind, double limit_s, const Hooks& hooks
       deadline = std::min(deadline, clock.NowNs() + static_cast<int64_t>(kGraceS * 1e9));
     }
     if (clock.NowNs() > deadline) {
-      if (problem.empty()) problem = Of(indices.front(), "does not come back from the plugin");
+      if (problem.text.empty()) {
+        problem.text = Of(indices.front(), "does not come back from the plugin");
+      }
       over_ = true;
       Kill();
-      return problem;
+      return problem.text;
     }
   }
 }

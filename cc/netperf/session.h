@@ -57,6 +57,11 @@ class Session {
     Note note;  // its last
   };
 
+  struct Problem {
+    std::string text;
+    int weight = 0;  // the heaviest, and of these the first, is told
+  };
+
   Session(const SessionPlan& plan, std::unique_ptr<Board> board);
 
   bool Fork(std::string* error);
@@ -65,7 +70,7 @@ class Session {
   // first thing that went wrong, or "".
   std::string Collect(Note::Kind kind, double limit_s, const Hooks& hooks);
   // One packet of a worker, or its end.
-  void Hear(size_t index, Note::Kind kind, const Hooks& hooks, std::string* problem);
+  void Hear(size_t index, Note::Kind kind, const Hooks& hooks, Problem* problem);
   std::string Died(size_t index);
   void Kill();
 

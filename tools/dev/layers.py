@@ -17,6 +17,7 @@ _PROTOBUF = "com_google_protobuf"
 _RDMA_CORE = "rdma_core"
 _PYBIND11 = "pybind11"
 _GTEST = "com_google_googletest"
+_VALGRIND = "valgrind"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ LAYERS: dict[str, Layer] = {
     "cc/plugin": _layer(
         ["cc/plugin/nccl", "cc/runtime", "cc/datapath", "cc/config", "cc/base"], [_ABSL]
     ),
-    "cc/netperf": _layer(["cc/plugin/nccl", "cc/base"], [_ABSL]),
+    "cc/netperf": _layer(["cc/plugin/nccl", "cc/base"], [_ABSL, _VALGRIND]),
     "cc/rdma_model": _layer(["cc/base"], []),
     "cc/fabric": _layer(["cc/rdma_model", "cc/base"], [_RDMA_CORE]),
     "cc/sim": _layer(
@@ -73,6 +74,7 @@ LAYERS: dict[str, Layer] = {
         [
             "cc/plugin/nccl",
             "cc/plugin",
+            "cc/netperf",
             "cc/verbs",
             "cc/config",
             "cc/sim",
@@ -97,6 +99,7 @@ _HEADER_ROOTS = {
     "pybind11": _PYBIND11,
     "gtest": _GTEST,
     "gmock": _GTEST,
+    "valgrind": _VALGRIND,
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

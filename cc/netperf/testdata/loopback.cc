@@ -247,14 +247,11 @@ int TestReceive(Request* request, int* done, int* sizes) {
   return kSuccess;
 }
 
-sockaddr_un Address(const char* name, socklen_t* size) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  // Abstract: nothing is left behind.
-  snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "%s", name);
-  *size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + strlen(name));
-  return address;
-}
+// What is in a handle.
+struct Address {
+  socklen_t size = 0;
+  char bytes[32] = {};  // of a sockaddr_un with an abstract name: nothing is left behind
+};
 
 }  // namespace
 
@@ -266,29 +263,37 @@ int Devices(int* count) {
 }
 
 int Listen(void* handle, Listener** listener) {
-  static int serial = 0;
-  char name[64];
-  snprintf(name, sizeof(name), "railhop-loopback-%d-%d", getpid(), serial++);
-  socklen_t size = 0;
-  const sockaddr_un address = Address(name, &size);
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(fd, 16) != 0) {
+  // Without a name the kernel gives an abstract one that nobody has: process numbers may be those
+  // of another namespace.
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  socklen_t size = sizeof(sa_family_t);
+  bool good = bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0;
+  size = sizeof(address);
+  good = good && listen(fd, 16) == 0 &&
+         getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (!good) {
     close(fd);
     return kSystemError;
   }
-  memcpy(handle, name, sizeof(name));
+  Address where;
+  where.size = size;
+  memcpy(where.bytes, &address, size);
+  memcpy(handle, &where, sizeof(where));
   *listener = new Listener{fd};
   return kSuccess;
 }
 
 int Connect(void* handle, Connection** connection) {
   *connection = nullptr;
-  socklen_t size = 0;
-  const sockaddr_un address = Address(static_cast<const char*>(handle), &size);
+  Address where;
+  memcpy(&where, handle, sizeof(where));
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+  if (connect(fd, reinterpret_cast<const sockaddr*>(where.bytes), where.size) != 0) {
+    const bool busy = errno == EAGAIN;
     close(fd);
-    return errno == EAGAIN ? kSuccess : kRemoteError;
+    return busy ? kSuccess : kRemoteError;
   }
   *connection = new Connection;
   (*connection)->socket = fd;
@@ -327,6 +332,7 @@ int Send(Connection* connection, const void* data, size_t size, int tag, Request
     made->part = part;
     made->size = size;
     *request = made;
+    if (TheFault() != Fault::kEarlyDone && Push(made) != kSuccess) return kRemoteError;
     break;
   }
   if (std::find(connection->used.begin(), connection->used.end(), false) ==
