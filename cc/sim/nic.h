@@ -121,6 +121,8 @@ class Nic {
   void RemoveListener(NicListener* listener);
   const std::vector<NicListener*>& listeners() const { return listeners_; }
 
+  std::shared_ptr<void> user;  // what a layer above keeps with it
+
  private:
   Shared* const shared_;
   Host* const host_;

@@ -9,7 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <memory>
+#include <utility>
 
 #include "cc/rdma_model/fault_grammar.h"
 #include "cc/rdma_model/fault_words.h"
@@ -36,11 +37,12 @@ T* Null(int error) {
   return nullptr;
 }
 
-// The object of a NIC; made at its first listing, and kept while the process lives.
+// The object of a NIC; made at its first listing, and kept as long as the world.
 SimDevice* DeviceOf(Nic* nic) {
-  static std::map<Nic*, SimDevice*> devices;
-  SimDevice*& object = devices[nic];
-  if (object == nullptr) object = new SimDevice();
+  if (nic->user != nullptr) return static_cast<SimDevice*>(nic->user.get());
+  auto made = std::make_shared<SimDevice>();
+  SimDevice* object = made.get();
+  nic->user = std::move(made);
   object->nic = nic;
   ibv_device& device = object->device;
   device.node_type = IBV_NODE_CA;
