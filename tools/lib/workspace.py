@@ -35,14 +35,13 @@ def in_ci() -> bool:
 def bazel_command(command: str, *args: str) -> list[str]:
     """The command line of a Bazel command.
 
-    CI's checkouts come and go, each in a folder of its own, so they share one output base, and no
-    links to it are left in them: Bazel would stumble over another output base's. A developer's
-    checkouts each have their own, as Bazel has it by default.
+    Every checkout has an output base of its own, by its path, and shares what was built through the
+    disk cache. One output base for all of CI's checkouts does not work: the runfiles of tests that
+    run outside the sandbox are links into the checkout that was there first. In CI no links are
+    left in the checkout, which comes and goes.
     """
-    if not in_ci():
-        return ["bazel", command, *args]
-    links = ["--symlink_prefix=/"] if command in ("build", "test") else []
-    return ["bazel", f"--output_base={cache_dir() / 'bazel-ci'}", command, *links, *args]
+    links = ["--symlink_prefix=/"] if in_ci() and command in ("build", "test") else []
+    return ["bazel", command, *links, *args]
 
 
 def bazel_output(command: str, *args: str) -> str:
