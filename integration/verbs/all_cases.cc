@@ -10,8 +10,8 @@ std::vector<Case> AllCases() {
        {DeviceCases,        LifecycleCases,  QpStateCases, QpAttributeCases, TransferCases,
         ScatterGatherCases, CompletionCases, ChannelCases, OrderingCases,    MemoryKeyCases,
         LocalErrorCases,    RnrCases,        RetryCases,   ErrorStateCases,  ResetCases,
-        UnreliableCases,    WrApiCases,      EventCases,   ThreadCases,      ProcessCases,
-        ScaleCases}) {
+        UnreliableCases,    WrApiCases,      EventCases,   LossyCases,       ThreadCases,
+        ProcessCases,       ScaleCases}) {
     std::vector<Case> cases = group();
     all.insert(all.end(), std::make_move_iterator(cases.begin()),
                std::make_move_iterator(cases.end()));

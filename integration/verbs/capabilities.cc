@@ -82,6 +82,8 @@ bool HasGidTable(World& world) {
   return world.v.query_gid_table != nullptr && world.v.query_gid_ex != nullptr;
 }
 
+bool HasTwoDevices(World& world) { return world.first_device() != world.second_device(); }
+
 bool HasFaults(World& world) {
   return world.v.fault != nullptr || !world.options.fault_command.empty();
 }
@@ -94,6 +96,8 @@ const std::vector<Capability>& AllCapabilities() {
       {"channels", "completion channels whose descriptor can be polled", nullptr},
       {"cq_ex", "ibv_create_cq_ex", HasCqEx},
       {"ece", "ibv_query_ece and ibv_set_ece", HasEce},
+      {"fault.disorder", "the fault command duplicates and reorders packets", nullptr},
+      {"fault.loss", "the fault command loses and delays packets", nullptr},
       {"fault.port", "the fault command takes a port down and up", HasFaults},
       {"fault.silence", "the fault command drops packets without an event", HasFaults},
       {"gid_table", "ibv_query_gid_ex and ibv_query_gid_table", HasGidTable},
@@ -107,6 +111,7 @@ const std::vector<Capability>& AllCapabilities() {
       {"srq", "shared receive queues", HasSrq},
       {"threads", "several threads of one process", nullptr},
       {"uc", "unreliable connected queue pairs", HasUc},
+      {"two_devices", "the ends on different devices", HasTwoDevices},
       {"ud", "unreliable datagram queue pairs", HasUd},
       {"wr_api", "ibv_create_qp_ex and ibv_wr_*", HasWrApi},
   };

@@ -85,6 +85,7 @@ std::vector<Case> ResetCases();
 std::vector<Case> UnreliableCases();
 std::vector<Case> WrApiCases();
 std::vector<Case> EventCases();
+std::vector<Case> LossyCases();
 std::vector<Case> ThreadCases();
 std::vector<Case> ProcessCases();
 std::vector<Case> ScaleCases();

@@ -221,7 +221,10 @@ std::vector<Case> EventCases() {
        [](World& w) { DeadWhileBroken(w, w.second_device(), "blackhole"); }},
       {"Silence.BackBeforeTheRetriesEnd_NoError", retry, silence,
        [](World& w) { BackInTime(w, "blackhole", "clear"); }},
-      {"Silence.AcksLost_DataIsThereButStatus12", "IBTA 9.7.6.1.3, 9.9.2.1.1", silence, AcksLost},
+      {"Silence.AcksLost_DataIsThereButStatus12",
+       "IBTA 9.7.6.1.3, 9.9.2.1.1",
+       {"fault.silence", "two_devices"},
+       AcksLost},
       {"Silence.BlackHole_NoEventAndPortActive", async, silence, SilenceHasNoEvent},
   };
 }

@@ -36,7 +36,7 @@ _PARTS = {
     "states": "QpState.*:Err.*:Sqd.*:Reset.*:Retry.*:Rnr.*",
     "data": "Rc.*:Atomic.*:Sge.*:Inline.*:WrApi.*:Uc.*:Ud.*:Srq.*:Order.*",
     "errors": "Key.*:LocalError.*:Receive.*:Flush.*:Channel.*",
-    "world": "Event.*:Link.*:Silence.*:Threads.*:Processes.*",
+    "world": "Lossy.*:Event.*:Link.*:Silence.*:Threads.*:Processes.*",
 }
 _PART_TIMEOUT_S = 400.0
 

@@ -95,7 +95,8 @@ void World::Pass(double seconds) const {
   while (Now() < end) v.idle();
 }
 
-void World::Fault(const std::string& device, const std::string& words) const {
+void World::Fault(const std::string& name, const std::string& words) const {
+  const std::string device = options.port == 1 ? name : name + ":" + std::to_string(options.port);
   if (v.fault != nullptr) {
     std::string error;
     if (!v.fault(device, words, &error)) Fail("'" + device + " " + words + "': " + error);
