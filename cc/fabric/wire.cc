@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kTrainBytes = 256
                                  << 10;  // a fault finds a message of more than this partly written
-constexpr uint64_t kFaultyTrainBytes = 64 << 10;    // the same when the port has faults
+constexpr uint64_t kFaultyTrainBytes = 64 << 10;    // the same once the fabric has had a fault
 constexpr uint64_t kReorderPatienceNs = 2'000'000;  // a packet that nobody overtakes goes anyway
 constexpr uint64_t kDeathPatienceNs = 1'000'000'000;
 constexpr uint64_t kMinWireBytes = 64;  // what an empty packet takes of a cap
@@ -116,9 +116,9 @@ bool Wire::LinksUp(const Hop& hop) const {
 }
 
 uint32_t Wire::MaxTrain(const QueuePair& qp) const {
-  const PortRef from = {qp.context_->device, qp.shared_.port.load(std::memory_order_relaxed)};
-  const bool faults =
-      nic_->directory().port(from).faults.packet_rules.load(std::memory_order_relaxed) != 0;
+  // A responder acknowledges each train, so where trains end shows in the log. Once the fabric has
+  // had a fault they stay short: whether a rule that is used up has been swept away is chance.
+  const bool faults = nic_->directory().dir().fault_generation.load(std::memory_order_relaxed) != 0;
   return static_cast<uint32_t>((faults ? kFaultyTrainBytes : kTrainBytes) /
                                qp.requester_.config().mtu);
 }
