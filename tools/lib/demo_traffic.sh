@@ -63,5 +63,5 @@ if traffic 6; then fail "the cable was out, yet the program went on"; fi
 wait
 echo "   $(grep -m1 -oiE 'failed status [0-9]+.*' "$work/sender" || fail "no error status")"
 echo
-echo "That error is what ends a job today. Railhop's plugin, which moves the traffic to another NIC"
-echo "instead, is not here yet; until it is, this demo shows the fabric that it is proved on."
+echo "That error is what ends a job today. Railhop's plugin will move the traffic to another NIC"
+echo "instead; it cannot do that yet, so this demo shows the fabric that it will be proved on."
