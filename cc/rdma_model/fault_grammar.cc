@@ -114,6 +114,7 @@ class Parser {
                         uint64_t* value);
   bool TakeGid(Gid* gid);
   bool TakeKind(FaultSpec* spec);
+  bool TakeClearedKind(FaultSpec* spec);
   bool TakeParameters(FaultSpec* spec);
   bool TakeAddressParameters(FaultSpec* spec);
   bool TakeVerb(FaultSpec* spec);
@@ -243,6 +244,26 @@ bool Parser::TakeKind(FaultSpec* spec) {
   return Fail("one of " + second_words);
 }
 
+// What `clear` is about: a kind by its name, gid_set, or as it is written in a command, gid set.
+bool Parser::TakeClearedKind(FaultSpec* spec) {
+  std::string names;
+  for (const FaultKindRow& row : FaultKindRows()) {
+    if (row.kind == FaultKind::kClear || row.kind == FaultKind::kList) continue;
+    const std::string_view words = row.words;
+    const size_t space = words.find(' ');
+    const bool two_words = space != std::string_view::npos && at_ + 1 < words_.size() &&
+                           words_[at_] == words.substr(0, space) &&
+                           words_[at_ + 1] == words.substr(space + 1);
+    if (two_words || row.name == Peek()) {
+      spec->index = static_cast<uint32_t>(row.kind);
+      at_ += two_words ? 2 : 1;
+      return true;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return Fail("nothing or one of " + names);
+}
+
 bool Parser::TakeVerb(FaultSpec* spec) {
   uint64_t call = 0;
   if (!TakeName(VerbNames(), &call)) return false;
@@ -353,15 +374,7 @@ bool Parser::TakeParameters(FaultSpec* spec) {
       if (Take("off")) spec->value2 = 1;
       return true;
     case FaultKind::kClear:
-      if (Done()) return true;
-      for (const FaultKindRow& row : FaultKindRows()) {
-        if (row.name != Peek() || row.kind == FaultKind::kClear || row.kind == FaultKind::kList)
-          continue;
-        spec->index = static_cast<uint32_t>(row.kind);
-        ++at_;
-        return true;
-      }
-      return Fail("nothing, or the name of a fault kind such as loss or gid_set");
+      return Done() || TakeClearedKind(spec);
     default:
       return true;
   }

@@ -96,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(
         RoundTrip{"remove after 100 messages for 5s", nullptr}, RoundTrip{"return at 10s", nullptr},
         RoundTrip{"quirk no_uc", nullptr}, RoundTrip{"quirk hang_verbs off", nullptr},
         RoundTrip{"release", nullptr}, RoundTrip{"clear", nullptr},
-        RoundTrip{"clear gid_linklocal", nullptr}, RoundTrip{"list", nullptr}));
+        RoundTrip{"clear gid_linklocal", nullptr}, RoundTrip{"clear gid set", "clear gid_set"},
+        RoundTrip{"list", nullptr}));
 
 TEST(FaultGrammar, Values_LandInTheirFields) {
   const FaultSpec spec = Parsed("soft0 fail modify_qp rtr ETIMEDOUT after 4 count 2").spec;
@@ -191,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{"soft0 event qp_fatal", "after word 3 'qp_fatal': expected qp N"},
         BadWords{"soft0 event port_er", "word 3 'port_er': expected one of cq_err"},
         BadWords{"soft0 quirk uc", "word 3 'uc': expected one of no_uc"},
-        BadWords{"soft0 clear everything", "word 3 'everything': expected nothing, or the name"},
+        BadWords{"soft0 clear everything",
+                 "word 3 'everything': expected nothing or one of blackhole, loss"},
         BadWords{"soft0 kill after 5 messages sent of qp 1", "word 3 'after': expected no 'sent'"},
         BadWords{"soft0 loss \x01\xff", "word 3 '\?\?': expected nothing more or"}));
 

@@ -81,7 +81,8 @@ class Parser {
     return words_[next_++];
   }
 
-  uint64_t TakeNumber(uint64_t min, uint64_t max, int base = 0) {
+  // `besides` is what else is allowed, for the message.
+  uint64_t TakeNumber(uint64_t min, uint64_t max, int base = 0, const char* besides = "") {
     const std::string word = Take();
     if (!error_.empty()) return min;
     char* end = nullptr;
@@ -90,7 +91,8 @@ class Parser {
     const bool is_number = word[0] >= '0' && word[0] <= '9' && *end == '\0' && errno == 0;
     if (!is_number || value < min || value > max) {
       Fail(word, std::string("not a value of ") + statement_->name,
-           "a number from " + std::to_string(min) + " to " + std::to_string(max));
+           std::string(besides) + "a number from " + std::to_string(min) + " to " +
+               std::to_string(max));
       return min;
     }
     return value;
@@ -259,7 +261,7 @@ class Parser {
       ++next_;
       Device().numa_node = -1;
     } else {
-      Device().numa_node = static_cast<int>(TakeNumber(0, 1023));
+      Device().numa_node = static_cast<int>(TakeNumber(0, 1023, 0, "-1 or "));
     }
   }
   void ReadGuid() { (scope_ == Scope::kPort ? Port().guid : Device().node_guid) = TakeGuid(); }

@@ -107,6 +107,7 @@ TEST(ParseTopology, BadInput_NamesLineWordAndWhatIsAllowed) {
       {"device d port 2", "t:1: 2: ports come in order, each once; allowed: 1"},
       {"device d port 1 port 3", "t:1: 3: not a value of port; allowed: a number from 1 to 2"},
       {"device d", "t:1: d: this device has no port; allowed: port 1"},
+      {"device d numa x", "t:1: x: not a value of numa; allowed: -1 or a number from 0 to 1023"},
       {"", "t:0: device: there is none; a fabric has at least one device"},
       {"device d port 1 mtu 1500", "t:1: 1500: not an MTU; allowed: 256, 512, 1024, 2048, 4096"},
       {"device d port 1 address 10.0.0.300",
