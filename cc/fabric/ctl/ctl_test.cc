@@ -186,7 +186,8 @@ TEST_F(Ctl, CommandLine_Mistakes_NameTheWordAndWhatIsAllowed) {
       std::string::npos);
   EXPECT_NE(Line("$R run --seed x -- true").find("--seed 'x'"), std::string::npos);
   EXPECT_NE(Line("$R run --seed").find("--seed: its value is missing"), std::string::npos);
-  EXPECT_NE(Line("$R run --time-scale 0 -- true").find("allowed: 0.000001 to 1000000"),
+  EXPECT_NE(Line("$R run --time-scale 0 -- true")
+                .find("--time-scale '0' is no scale; allowed: 0.000001 to 1000000"),
             std::string::npos);
   EXPECT_NE(Line("$R run").find("no command"), std::string::npos);
   EXPECT_NE(Line("$R run --name a/b -- true").find("a/b: not a name of a fabric"),

@@ -143,8 +143,9 @@ int Run(Arguments& args) {
     } else if (args.TakeOption("--time-scale", &value, &failed)) {
       char* end = nullptr;
       options.fabric.time_scale = std::strtod(value.c_str(), &end);
-      if (!failed && (end == value.c_str() || *end != '\0')) {
-        return Fail("--time-scale " + value + ": not a number; allowed: 0.000001 to 1000000");
+      const double scale = options.fabric.time_scale;
+      if (!failed && (end == value.c_str() || *end != '\0' || !(scale >= 1e-6 && scale <= 1e6))) {
+        return Fail("--time-scale '" + value + "' is no scale; allowed: 0.000001 to 1000000");
       }
     } else if (word[0] == '-') {
       return Fail(word +
