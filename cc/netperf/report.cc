@@ -4,6 +4,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 
 namespace railhop::netperf {
 namespace {
@@ -121,6 +122,9 @@ void Report::PrintSummary(const Counts& counts, const std::string& problem) {
            survived ? "survived" : "FAILED", counts.messages, counts.bytes, counts.wrong_bytes,
            counts.wrong_sizes, counts.errors, GapMs(counts), counts.longest_gap_after);
     if (!problem.empty()) printf("problem: %s\n", problem.c_str());
+    if (!problem.empty() && getenv("NCCL_DEBUG") == nullptr) {
+      fprintf(stderr, "(NCCL_DEBUG=WARN shows what the plugin says about it)\n");
+    }
   }
   fflush(stdout);
 }
