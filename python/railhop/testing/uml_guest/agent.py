@@ -45,6 +45,13 @@ def power_off() -> NoReturn:
     raise SystemExit(1)
 
 
+def _said(error: Exception) -> str:
+    """The error without Python's way of writing it: "nosuch: No such file or directory"."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 class Agent:
     """Reads orders from `line` (a file descriptor of a terminal) and answers them."""
 
@@ -126,7 +133,7 @@ class Agent:
         try:
             self.send({"id": order["id"], "ok": True, **orders[order["do"]](order)})
         except (OSError, ValueError) as error:
-            self.send({"id": order["id"], "ok": False, "error": str(error)})
+            self.send({"id": order["id"], "ok": False, "error": _said(error)})
 
     def read(self) -> None:
         """Reads what has come and carries out each whole line of it."""
