@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class Ctl : public testing::Test {
     unsetenv("RAILHOP_FABRIC_HOST");
     program_ = new Program;
     setenv("R", program_->path().c_str(), 1);
+    // No other run of this test has it: `list` and --fabric reach all fabrics of the user.
+    setenv("NAME", ("test-" + std::to_string(std::random_device()())).c_str(), 1);
   }
   static void TearDownTestSuite() {
     delete program_;
@@ -136,13 +139,13 @@ TEST_F(Ctl, Run_BackgroundCommandGetsDefaultSignals) {
 
 TEST_F(Ctl, Run_LauncherKilled_EndsTheCommandAndLeavesNothing) {
   const Output output = Shell(
-      "$R run --name killed-test -- sh -c 'trap \"exit 0\" TERM; echo $$; while :; do sleep 0.05; "
+      "$R run --name $NAME -- sh -c 'trap \"exit 0\" TERM; echo $$; while :; do sleep 0.05; "
       "done' & "
       "P=$!; sleep 1; kill -9 $P; wait $P; sleep 1; $R list; ls /dev/shm /tmp | grep -c "
-      "killed-test");
+      "$NAME");
   const std::string pid = output.text.substr(0, output.text.find('\n'));
   EXPECT_EQ(output.text.substr(output.text.size() - 3), "\n0\n") << output.text;
-  EXPECT_EQ(output.text.find("killed-test"), std::string::npos) << output.text;
+  EXPECT_EQ(output.text.find(std::getenv("NAME")), std::string::npos) << output.text;
   // Gone, or dead and waiting for an init that reaps it.
   const std::string state = Line("grep -s State: /proc/" + pid + "/status");
   EXPECT_TRUE(state.empty() || state.find('Z') != std::string::npos) << state;
@@ -152,10 +155,9 @@ TEST_F(Ctl, Fault_InsideAndByName) {
   EXPECT_EQ(Line("$R run -- sh -c '$R fault soft1 down && $R show --json' | "
                  "grep -o '\"state\":\"[A-Z]*\"' | tr '\\n' ' '"),
             "\"state\":\"ACTIVE\" \"state\":\"DOWN\" \"state\":\"ACTIVE\" \"state\":\"ACTIVE\" ");
-  EXPECT_EQ(
-      Line("$R run --name by-name-test -- sleep 2 & sleep 1; $R fault --fabric by-name-test soft0 "
-           "loss 1%; $R fault --fabric by-name-test soft0 list; wait"),
-      "soft0:1 loss 1%  # in force, 0 hits");
+  EXPECT_EQ(Line("$R run --name $NAME -- sleep 2 & sleep 1; $R fault --fabric $NAME soft0 "
+                 "loss 1%; $R fault --fabric $NAME soft0 list; wait"),
+            "soft0:1 loss 1%  # in force, 0 hits");
 }
 
 TEST_F(Ctl, Fault_Mistakes_NameTheWordAndWhatIsAllowed) {
