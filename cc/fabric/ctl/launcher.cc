@@ -150,7 +150,11 @@ int Launch(const LaunchOptions& options) {
     return kNoFabric;
   }
   SetEnvironment(library_dir, control->directory().Reference());
-  if (sysfs != nullptr) sysfs->UpdateState(control->directory());
+  if (sysfs != nullptr) {
+    // All files are there before the command looks.
+    sysfs->UpdateState(control->directory());
+    sysfs->UpdateCounters(control->directory());
+  }
 
   const sigset_t signals = WatchedSignals();
   sigset_t old_signals;
