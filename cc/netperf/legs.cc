@@ -7,10 +7,15 @@
 namespace railhop::netperf {
 namespace {
 
+// Messages that give each connection one group.
+uint64_t OneEach(const Options& options) {
+  return static_cast<uint64_t>(options.connections) * static_cast<uint64_t>(options.group);
+}
+
 // As many as take about a tenth of a second, at about 2 GB/s and 3 us a message.
 uint64_t StreamCount(const Options& options, uint64_t size) {
   if (options.count != 0) return options.count;
-  const auto each = static_cast<uint64_t>(options.connections * options.group);
+  const uint64_t each = OneEach(options);
   const uint64_t bytes = uint64_t{256} << 20;
   return std::max(std::clamp(bytes / std::max<uint64_t>(size, 1), uint64_t{32}, uint64_t{30000}),
                   4 * each);
@@ -62,8 +67,7 @@ Leg StreamLeg(const Options& options, uint64_t size, double share) {
   Leg leg;
   leg.mode = Mode::kStream;
   leg.size = size;
-  leg.count = Share(StreamCount(options, size), share,
-                    static_cast<uint64_t>(options.connections * options.group));
+  leg.count = Share(StreamCount(options, size), share, OneEach(options));
   leg.in_flight = options.in_flight;
   leg.group = options.group;
   leg.backwards = options.bidirectional;
@@ -84,8 +88,7 @@ Leg PingPongLeg(const Options& options, uint64_t size, double share) {
 
 Leg CheckLeg(const Options& options, uint64_t size) {
   Leg leg = StreamLeg(options, size, 1);
-  const auto least =
-      static_cast<uint64_t>(options.connections * options.group * 2 * options.in_flight);
+  const auto least = OneEach(options) * 2 * static_cast<uint64_t>(options.in_flight);
   const uint64_t bytes = uint64_t{64} << 20;
   const uint64_t wanted =
       std::clamp(bytes / std::max<uint64_t>(size, 1), uint64_t{16}, uint64_t{1000});

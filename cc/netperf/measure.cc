@@ -243,7 +243,8 @@ std::vector<Session::Growth> GrowthWith(const Options& options, const Side& side
   if (session == nullptr) return {};
   *facts = session->facts();
   // Each connection carries something: memory that is taken at the first message counts.
-  own.count = static_cast<uint64_t>(connections * own.group * own.in_flight * 2);
+  own.count = static_cast<uint64_t>(connections) * static_cast<uint64_t>(own.group) *
+              static_cast<uint64_t>(own.in_flight) * 2;
   const Outcome outcome = session->Run(StreamLeg(own, 1024, 1), {});
   *problem = outcome.problem;
   if (!outcome.Good()) return {};
