@@ -211,16 +211,21 @@ class Comparison {
 
   void PrintRatios(const Leg& leg, const Ratios& one, const Counts& counts_a,
                    const Counts& counts_b) {
-    report_->Print(
-        a_.MakeFigure(one.metric, leg, MedianInterval(one.a).median, one.unit, counts_a));
-    report_->Print(
-        b_.MakeFigure(one.metric, leg, MedianInterval(one.b).median, one.unit, counts_b));
+    PrintSide("A",
+              a_.MakeFigure(one.metric, leg, MedianInterval(one.a).median, one.unit, counts_a));
+    PrintSide("B",
+              b_.MakeFigure(one.metric, leg, MedianInterval(one.b).median, one.unit, counts_b));
     const Interval ratio = MedianInterval(one.ratios);
     const std::string metric = std::string(one.metric) + "_ratio";
     Figure figure = a_.MakeFigure(metric.c_str(), leg, ratio.median, "A/B", counts_a);
     figure.path = options_.sides[0].plugin + " / " + options_.sides[1].plugin;
     figure.more = {
         {"low", ratio.low}, {"high", ratio.high}, {"pairs", static_cast<double>(options_.pairs)}};
+    PrintSide("A/B", figure);
+  }
+
+  void PrintSide(const char* side, Figure figure) {
+    figure.side = side;
     report_->Print(figure);
   }
 

@@ -152,6 +152,9 @@ TEST(Netperf, TwoPlugins_GiveARatioWithItsInterval) {
   EXPECT_EQ(ran.status, 0) << ran.out;
   ASSERT_EQ(ran.lines.size(), 7u) << ran.out;
   const std::string& ratio = ran.lines[2];
+  EXPECT_NE(ran.lines[0].find("\"side\":\"A\""), std::string::npos) << ran.lines[0];
+  EXPECT_NE(ran.lines[1].find("\"side\":\"B\""), std::string::npos) << ran.lines[1];
+  EXPECT_NE(ratio.find("\"side\":\"A/B\""), std::string::npos) << ratio;
   EXPECT_NE(ratio.find("\"bandwidth_ratio\""), std::string::npos) << ratio;
   EXPECT_GT(Number(ratio, "value"), 0);
   EXPECT_LE(Number(ratio, "low"), Number(ratio, "value"));

@@ -66,7 +66,12 @@ JsonLine& JsonLine::List(const char* key, const std::vector<int>& values) {
 }
 
 void Report::PrintHeading(const Figure& figure) {
-  const std::string heading = "# " + figure.path + ": " + figure.facts.name + ", API v" +
+  // With two plugins one heading for both.
+  if (!figure.side.empty() && !heading_.empty()) return;
+  const std::string path =
+      figure.side.empty() ? figure.path
+                          : "A " + options_.sides[0].plugin + ", B " + options_.sides[1].plugin;
+  const std::string heading = "# " + path + ": " + figure.facts.name + ", API v" +
                               std::to_string(figure.facts.api) + ", devices " +
                               DeviceText(options_) + (options_.fuse ? " fused" : "") + ", " +
                               Plural(static_cast<uint64_t>(options_.connections), "connection") +
@@ -74,7 +79,7 @@ void Report::PrintHeading(const Figure& figure) {
                               std::to_string(options_.group);
   if (heading == heading_) return;
   heading_ = heading;
-  printf("%s\n%-20s %8s %12s %-10s %10s %8s %8s %10s\n", heading.c_str(), "metric", "size", "value",
+  printf("%s\n%-22s %8s %12s %-10s %10s %8s %8s %10s\n", heading.c_str(), "metric", "size", "value",
          "unit", "messages", "wrong B", "errors", "gap ms");
 }
 
@@ -93,13 +98,15 @@ void Report::Print(const Figure& figure) {
     line.Count("api", static_cast<uint64_t>(figure.facts.api));
     line.Count("wrong_bytes", counts.wrong_bytes).Count("wrong_sizes", counts.wrong_sizes);
     line.Count("errors", counts.errors).Number("longest_gap_ms", GapMs(counts));
+    if (!figure.side.empty()) line.Text("side", figure.side);
     for (const auto& [key, value] : figure.more) line.Number(key, value);
     printf("%s\n", line.text().c_str());
   } else {
     PrintHeading(figure);
-    printf("%-20s %8s %12.6g %-10s %10" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10.3f",
-           figure.metric.c_str(), SizeText(figure.size).c_str(), figure.value, figure.unit.c_str(),
-           counts.messages, counts.wrong_bytes, counts.errors, GapMs(counts));
+    printf("%-22s %8s %12.6g %-10s %10" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10.3f",
+           (figure.side + (figure.side.empty() ? "" : " ") + figure.metric).c_str(),
+           SizeText(figure.size).c_str(), figure.value, figure.unit.c_str(), counts.messages,
+           counts.wrong_bytes, counts.errors, GapMs(counts));
     for (const auto& [key, value] : figure.more) printf("  %s %.4g", key, value);
     printf("\n");
   }

@@ -32,6 +32,7 @@ class JsonLine {
 // One figure.
 struct Figure {
   std::string metric;
+  std::string side;  // with two plugins: A, B or A/B
   uint64_t size = 0;
   double value = 0;
   std::string unit;
