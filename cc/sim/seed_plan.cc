@@ -55,6 +55,7 @@ rdma::Topology DrawTopology(Prng& prng) {
         port.gids = rdma::EthernetGids(
             rdma::GidOf(0xfe80000000000000, rdma::DefaultPortGuid(host, rail, 1)), {*address});
       }
+      if (prng.Chance(0.05)) device.quirks.push_back("short_cq");
       device.ports.push_back(port);
       t.devices.push_back(device);
     }
@@ -101,6 +102,8 @@ SidePlan DrawSide(Prng& prng, const ConversationPlan& conversation) {
   side.receives_ahead = static_cast<uint32_t>(1 + prng.Below(32));
   side.late_receives = prng.Chance(0.3) ? 0.5 : 0;
   side.poll_delay_ns = Magnitude(prng, 200, 50 * kUs);
+  side.drains = prng.Chance(0.1) ? 0.2 : 0;
+  side.destroys = prng.Chance(0.15) ? 0.5 : 0;
   // Some conversations use one kind of request alone.
   uint32_t mask = prng.Chance(0.3) ? 1u << prng.Below(7) : 0x7f;
   if (side.type == rdma::QpType::kUc) mask = 0x7f;
@@ -108,6 +111,14 @@ SidePlan DrawSide(Prng& prng, const ConversationPlan& conversation) {
   for (uint64_t i = 0; i < count; ++i) {
     side.transfers.push_back(DrawTransfer(prng, conversation, mask));
     if (i % 8 == 7 || i + 1 == count) side.transfers.back().signaled = true;
+    const TransferPlan last = side.transfers.back();
+    if (last.opcode != Opcode::kRead || i + 1 == count || !prng.Chance(0.3)) continue;
+    TransferPlan relay;
+    relay.opcode = Opcode::kWrite;
+    relay.length = last.length;
+    relay.fence = relay.relay = true;
+    side.transfers.push_back(relay);
+    ++i;
   }
   return side;
 }
@@ -116,7 +127,9 @@ SidePlan DrawSide(Prng& prng, const ConversationPlan& conversation) {
 void SpoilOne(Prng& prng, SidePlan* side) {
   for (TransferPlan& t : side->transfers) {
     const bool named = t.opcode <= Opcode::kWriteImm || t.opcode == Opcode::kRead;
-    if (!named || t.length == 0 || !prng.Chance(0.2)) continue;
+    const bool pair =
+        t.relay || t.opcode == Opcode::kRead;  // what passes it on would be wrong, too
+    if (!named || pair || t.length == 0 || !prng.Chance(0.2)) continue;
     t.bad_key = true;
     return;
   }
@@ -139,7 +152,7 @@ ConversationPlan DrawConversation(Prng& prng, const rdma::Topology& topology) {
   plan.seed = prng.Next();
   plan.endpoint.type = prng.Chance(0.15) ? rdma::QpType::kUc : rdma::QpType::kRc;
   plan.endpoint.send_depth = static_cast<uint32_t>(8 + prng.Below(56));
-  plan.endpoint.signal_all = false;
+  plan.endpoint.cq_entries = prng.Chance(0.02) ? 4 : 256;  // 4: it overruns
   plan.connect.mtu = static_cast<uint32_t>(1 + prng.Below(5));
   plan.connect.timeout =
       static_cast<uint32_t>(prng.Chance(0.9) ? 2 + prng.Below(10) : 12 + prng.Below(8));
@@ -263,7 +276,7 @@ std::string DrawHardFault(Prng& prng) {
     case 4:
       return "fail modify_qp ENOMEM" + std::string(prng.Chance(0.5) ? " count 1" : " 30%");
     case 5:
-      return "hang modify_qp " + Us(Magnitude(prng, 1 * kMs, 60'000 * kMs)) + " count 1";
+      return "hang modify_qp " + Us(Magnitude(prng, 1 * kMs, 200 * kMs)) + " count 1";
     default: {
       static constexpr const char* kQuirks[] = {"dead_after_reset", "random_error_fields",
                                                 "eio_after_removal", "retry7_forever"};
@@ -328,7 +341,8 @@ void TellSides(SeedPlan* plan) {
   // What never gives up has to be let through in the end.
   if (forever && plan->heal_ns == 0) plan->heal_ns = 50 * kMs;
   for (ConversationPlan& c : plan->conversations) {
-    bool may_fail = (!plan->faults.empty() && !plan->mild) || c.connect.rnr_retry != 7;
+    bool may_fail = c.endpoint.cq_entries < 64 || (!plan->faults.empty() && !plan->mild) ||
+                    c.connect.rnr_retry != 7;
     for (const SidePlan* side : {&c.first, &c.second}) {
       for (const TransferPlan& t : side->transfers) may_fail = may_fail || t.bad_key;
     }

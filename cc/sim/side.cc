@@ -76,12 +76,25 @@ bool Side::MakeTransfers() {
   return true;
 }
 
+Transfer* Side::RelayedBy(const Transfer& t) {
+  if (!t.plan.relay || t.id == 0) return nullptr;
+  Transfer* read = &transfers_[t.id - 1];
+  return read->state == Transfer::State::kFailed ? nullptr : read;
+}
+
 bool Side::MakeTransfer(Transfer* t) {
-  t->pattern = NewPattern();
   const bool read = t->plan.opcode == Opcode::kRead;
-  const Buffer local = memory_->Allocate(t->plan.length, t->plan.misalign);
+  const Transfer* relayed = RelayedBy(*t);
+  t->pattern = relayed != nullptr ? relayed->pattern : NewPattern();
+  Buffer local;
   uint32_t local_key = 0;
-  if (!Register(local, rdma::kAccessLocalWrite, &local_key)) return false;
+  if (relayed != nullptr) {
+    local = relayed->target;
+    local_key = relayed->target_key;
+  } else {
+    local = memory_->Allocate(t->plan.length, t->plan.misalign);
+    if (!Register(local, rdma::kAccessLocalWrite, &local_key)) return false;
+  }
   Buffer remote;
   uint32_t remote_key = 0;
   if (t->IsWrite() || read) {
@@ -92,7 +105,7 @@ bool Side::MakeTransfer(Transfer* t) {
   t->source_key = read ? remote_key : local_key;
   t->target = read || t->IsAtomic() ? local : remote;
   t->target_key = read || t->IsAtomic() ? local_key : remote_key;
-  if (!t->IsAtomic()) t->source.Fill(t->pattern);
+  if (!t->IsAtomic() && relayed == nullptr) t->source.Fill(t->pattern);
   return true;
 }
 
@@ -100,6 +113,7 @@ void Side::Start() {
   ++incarnation_;
   running_ = true;
   broken_ = fencing_ = saw_error_ = false;
+  drained_until_ns_ = 0;
   consuming_.clear();
   // What the next atomics will find at the peer, since all that came before has ended.
   const auto* counters = reinterpret_cast<const uint64_t*>(peer_->counters_.data());
@@ -132,12 +146,19 @@ void Side::OnCompletion(Cq*, bool) {
 void Side::OnEvent(uint64_t) {
   if (wake_ns_ > world_->loop().now_ns()) return;  // an earlier turn took its place
   wake_ns_ = 0;
-  if (!running_ || in_turn_ || dead()) return;
-  in_turn_ = true;  // a call that hangs runs the loop
+  if (!running_ || dead()) return;
+  if (in_turn_) {  // a call that hangs runs the loop: this turn comes when it is back
+    turn_missed_ = true;
+    return;
+  }
+  in_turn_ = true;
   Poll();
   if (!broken_) PostReceives();
   if (!broken_) PostSends();
+  if (!broken_) DrainForAWhile();
   in_turn_ = false;
+  if (turn_missed_) Wake(world_->loop().now_ns() + 1);
+  turn_missed_ = false;
 }
 
 void Side::Poll() {
@@ -164,6 +185,25 @@ void Side::Break() {
   if (broken_) return;
   broken_ = true;
   if (!fencing_) world_->loop().At(world_->loop().now_ns(), control_);
+}
+
+// SQD and back: what has begun ends, the rest waits.
+void Side::DrainForAWhile() {
+  const uint64_t now = world_->loop().now_ns();
+  Context* context = endpoint_.context;
+  if (drained_until_ns_ == 0) {
+    if (!prng_.Chance(plan_.drains) || endpoint_.qp->state() != rdma::QpState::kRts) return;
+    rdma::QpAttributes attributes;
+    attributes.sqd_notify = true;
+    const uint32_t mask = rdma::kAttrState | rdma::kAttrEnSqdNotify;
+    if (context->ModifyQp(endpoint_.qp, mask, rdma::QpState::kSqd, attributes) != 0) return;
+    drained_until_ns_ = world_->loop().now_ns() + 1 + prng_.Below(200'000);
+  } else if (now >= drained_until_ns_) {
+    const bool back =
+        context->ModifyQp(endpoint_.qp, rdma::kAttrState, rdma::QpState::kRts, {}) == 0;
+    drained_until_ns_ = back || endpoint_.qp->state() != rdma::QpState::kSqd ? 0 : now + 10'000;
+  }
+  if (drained_until_ns_ != 0) Wake(drained_until_ns_);
 }
 
 void Side::PostReceives() {
@@ -214,6 +254,10 @@ void Side::PostSends() {
 
 bool Side::PostOne(uint32_t index) {
   Transfer& t = transfers_[index];
+  if (t.plan.relay && RelayedBy(t) == nullptr) {  // the READ failed: the program fills in itself
+    transfers_[index - 1].after = 0;
+    t.source.Fill(t.pattern);
+  }
   const bool local_target = t.plan.opcode == Opcode::kRead || t.IsAtomic();
   const Buffer& local = local_target ? t.target : t.source;
   const uint32_t local_key = local_target ? t.target_key : t.source_key;
@@ -314,8 +358,11 @@ void Side::Succeed(Transfer* t) {
   if (reliable() && t->plan.opcode != Opcode::kSend && t->plan.opcode != Opcode::kSendImm &&
       t->after == 0) {
     CheckHolds(*t, t->target, "when it was reported complete");
-    t->after = NewPattern();
-    t->target.Fill(t->after);
+    const bool passed_on = t->id + 1 < transfers_.size() && transfers_[t->id + 1].plan.relay;
+    if (!passed_on) {
+      t->after = NewPattern();
+      t->target.Fill(t->after);
+    }
   }
   if (t->plan.opcode != Opcode::kRead) t->source.Fill(NewPattern());
 }
@@ -425,12 +472,14 @@ void Side::Fence() {
     return;
   }
   fencing_ = true;
-  const int rc =
-      endpoint_.context->ModifyQp(endpoint_.qp, rdma::kAttrState, rdma::QpState::kErr, {});
+  const bool destroys = prng_.Chance(plan_.destroys);
+  const int rc = destroys ? 0
+                          : endpoint_.context->ModifyQp(endpoint_.qp, rdma::kAttrState,
+                                                        rdma::QpState::kErr, {});
   Poll();
   Break();
   running_ = false;
-  if (endpoint_.qp->wedged() || endpoint_.qp->dead_after_reset() || rc != 0 ||
+  if (destroys || endpoint_.qp->wedged() || endpoint_.qp->dead_after_reset() || rc != 0 ||
       endpoint_.context->nic()->Has(rdma::kQuirkEioAfterRemoval)) {
     // No marker: a destroy that succeeds is the fence.
     receives_unknown_ = true;

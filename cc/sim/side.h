@@ -72,6 +72,9 @@ class Side final : public Actor, public CqListener {
   void OnSent(const rdma::Completion& c);
   void OnReceived(const rdma::Completion& c);
   void Break();
+  // The READ whose bytes a relay passes on; null: not a relay, or that READ failed.
+  Transfer* RelayedBy(const Transfer& t);
+  void DrainForAWhile();
   bool Register(const Buffer& buffer, uint32_t access, uint32_t* key);
   bool MakeTransfer(Transfer* t);
   void Succeed(Transfer* t);
@@ -110,11 +113,13 @@ class Side final : public Actor, public CqListener {
   uint32_t next_receive_ = 0;             // index in it of the next that a receive is posted for
   uint32_t incarnation_ = 0;
   uint64_t wake_ns_ = 0;
+  uint64_t drained_until_ns_ = 0;  // in SQD until then; 0: not
   bool broken_ = false;
   bool fencing_ = false;  // this side moves the queue pair to ERR itself
   bool running_ = false;
   bool saw_error_ = false;
   bool in_turn_ = false;
+  bool turn_missed_ = false;
   bool receives_unknown_ = false;  // completions may be lost for good: wedged, dead, broken queue
   uint64_t completed_ = 0, failed_ = 0, bytes_ = 0;
 };

@@ -17,6 +17,7 @@ struct TransferPlan {
   bool signaled = true;
   bool fence = false;
   bool in_line = false;
+  bool relay = false;    // a fenced WRITE of what the READ before it brings, same length
   bool bad_key = false;  // names memory that the peer does not give: must be refused
   uint8_t pieces = 1;    // scatter entries
   uint8_t misalign = 0;
@@ -27,13 +28,15 @@ struct SidePlan {
   std::vector<TransferPlan> transfers;
   uint64_t seed = 0;
   uint32_t send_depth = 16;
-  uint32_t burst = 8;                    // posts in one turn
-  uint64_t pause_ns = 2000;              // between turns that post
-  uint32_t receives_ahead = 8;           // posted at a time
-  double late_receives = 0;              // chance that a turn posts none
-  uint64_t poll_delay_ns = 1000;         // from a completion to the program's turn, at most
-  bool faults = false;                   // something may go wrong; else every error is a violation
-  bool rnr_may_end = false;              // rnr_retry is not 7
+  uint32_t burst = 8;             // posts in one turn
+  uint64_t pause_ns = 2000;       // between turns that post
+  uint32_t receives_ahead = 8;    // posted at a time
+  double late_receives = 0;       // chance that a turn posts none
+  uint64_t poll_delay_ns = 1000;  // from a completion to the program's turn, at most
+  double drains = 0;              // chance that a turn moves the queue pair to SQD for a while
+  double destroys = 0;            // chance that it is fenced by destroying it
+  bool faults = false;            // something may go wrong; else every error is a violation
+  bool rnr_may_end = false;       // rnr_retry is not 7
   std::vector<rdma::WcStatus> injected;  // statuses that faults give to requests
 };
 
