@@ -15,16 +15,16 @@ namespace {
 // One test body for all versions: what differs in the signatures, as functions over the table.
 template <int kVersion, typename Net, typename Properties, Net* kTable>
 struct Api {
-  static constexpr int version = kVersion;
+  static constexpr int kApiVersion = kVersion;
   using Props = Properties;
   static const Net& table() { return *kTable; }
 
-  static constexpr bool has_context = kVersion >= 11;
-  static constexpr bool wide_sizes = kVersion >= 9;
+  static constexpr bool kHasContext = kVersion >= 11;
+  static constexpr bool kWideSizes = kVersion >= 9;
 
   static nccl::Result Init(void** context, int traffic_class) {
     nccl::CommConfig config{traffic_class};
-    if constexpr (has_context) {
+    if constexpr (kHasContext) {
       return table().init(context, 1, &config, nullptr, nullptr);
     } else if constexpr (kVersion == 10) {
       return table().init(nullptr, nullptr);
@@ -33,7 +33,7 @@ struct Api {
     }
   }
   static nccl::Result Listen(void* context, int dev, void* handle, void** comm) {
-    if constexpr (has_context)
+    if constexpr (kHasContext)
       return table().listen(context, dev, handle, comm);
     else
       return table().listen(dev, handle, comm);
@@ -41,7 +41,7 @@ struct Api {
   static nccl::Result Connect(void* context, int traffic_class, int dev, void* handle,
                               void** comm) {
     nccl::CommConfig config{traffic_class};
-    if constexpr (has_context)
+    if constexpr (kHasContext)
       return table().connect(context, dev, handle, comm, nullptr);
     else if constexpr (kVersion == 10)
       return table().connect(dev, &config, handle, comm, nullptr);
@@ -67,7 +67,7 @@ struct Api {
   }
   static nccl::Result IRecv(void* comm, int n, void** data, const int64_t* sizes, int* tags,
                             void** memories, void** request) {
-    std::conditional_t<wide_sizes, size_t, int> own[16] = {};
+    std::conditional_t<kWideSizes, size_t, int> own[16] = {};
     for (int i = 0; i < n && i < 16; ++i) own[i] = static_cast<decltype(own[0] + 0)>(sizes[i]);
     if constexpr (kVersion >= 10) {
       return table().irecv(comm, n, data, own, tags, memories, nullptr, request);
@@ -107,10 +107,10 @@ class TablesTest : public testing::Test {
                             .max_coll_bytes = uint64_t{1} << 29,
                             .max_multi_request = 1};
     ASSERT_EQ(T::Init(&context_, 8), nccl::kSuccess);
-    EXPECT_EQ(context_ != nullptr, T::has_context);
+    EXPECT_EQ(context_ != nullptr, T::kHasContext);
   }
   void TearDown() override {
-    if constexpr (T::has_context) {
+    if constexpr (T::kHasContext) {
       EXPECT_EQ(T::table().finalize(context_), nccl::kSuccess);
     }
   }
@@ -125,7 +125,7 @@ class VersionNames {
  public:
   template <typename T>
   static std::string GetName(int) {
-    return "V" + std::to_string(T::version);
+    return "V" + std::to_string(T::kApiVersion);
   }
 };
 TYPED_TEST_SUITE(TablesTest, Versions, VersionNames);
@@ -146,22 +146,22 @@ TYPED_TEST(TablesTest, Properties_EveryFieldOfTheVersion) {
   EXPECT_EQ(p.latency_us, 1.5f);
   EXPECT_EQ(p.max_comms, 77);
   EXPECT_EQ(p.max_recvs, 8);
-  if constexpr (TypeParam::version >= 8) {
+  if constexpr (TypeParam::kApiVersion >= 8) {
     EXPECT_EQ(p.reg_is_global, 1);
     EXPECT_EQ(p.net_device_type, 0);
     EXPECT_EQ(p.net_device_version, 0);
   }
-  if constexpr (TypeParam::version >= 9) {
+  if constexpr (TypeParam::kApiVersion >= 9) {
     EXPECT_EQ(p.force_flush, 1);
     EXPECT_EQ(p.fused.count, 3);
     EXPECT_EQ(p.fused.devs[2], 4);
     EXPECT_EQ(p.max_p2p_bytes, size_t{1} << 40);
     EXPECT_EQ(p.max_coll_bytes, size_t{1} << 29);
   }
-  if constexpr (TypeParam::version >= 11) {
+  if constexpr (TypeParam::kApiVersion >= 11) {
     EXPECT_EQ(p.max_multi_request, 1);
   }
-  if constexpr (TypeParam::version >= 12) {
+  if constexpr (TypeParam::kApiVersion >= 12) {
     EXPECT_EQ(p.rail_id, 6);
     EXPECT_EQ(p.plane_id, 0x4003);
   }
@@ -178,7 +178,7 @@ TYPED_TEST(TablesTest, MessageFromInitToClose_ReachesTheTransport) {
   void* recv = nullptr;
   ASSERT_EQ(TypeParam::Listen(this->context_, 0, this->handle_, &listen), nccl::kSuccess);
   ASSERT_EQ(TypeParam::Connect(this->context_, 8, 0, this->handle_, &send), nccl::kSuccess);
-  EXPECT_EQ(TheFake().traffic_class, TypeParam::version >= 10 ? 8 : -1);
+  EXPECT_EQ(TheFake().traffic_class, TypeParam::kApiVersion >= 10 ? 8 : -1);
   ASSERT_EQ(TypeParam::Accept(listen, &recv), nccl::kSuccess);
   void* memory = nullptr;
   ASSERT_EQ(table.reg_mr(send, this->buffer_, 64, nccl::kPtrHost, &memory), nccl::kSuccess);
@@ -243,11 +243,11 @@ TYPED_TEST(TablesTest, GroupOutOfRange_IsMisuseWithNullRequest) {
 
 TYPED_TEST(TablesTest, OptionalSlots_AsTheVersionHasThem) {
   const auto& table = TypeParam::table();
-  if constexpr (TypeParam::version >= 8) {
+  if constexpr (TypeParam::kApiVersion >= 8) {
     EXPECT_EQ(table.get_device_mr, nullptr);
     EXPECT_EQ(table.irecv_consumed, nullptr);
   }
-  if constexpr (TypeParam::version >= 9) {
+  if constexpr (TypeParam::kApiVersion >= 9) {
     decltype(TypeParam::Props::fused) own = {3, {5, 6, 7}};
     int dev = -1;
     EXPECT_EQ(table.make_v_device(&dev, &own), nccl::kSuccess);
@@ -260,7 +260,7 @@ TYPED_TEST(TablesTest, OptionalSlots_AsTheVersionHasThem) {
     EXPECT_EQ(table.make_v_device(nullptr, &own), nccl::kInternalError);
     EXPECT_EQ(table.make_v_device(&dev, nullptr), nccl::kInternalError);
   }
-  if constexpr (TypeParam::version >= 11) {
+  if constexpr (TypeParam::kApiVersion >= 11) {
     nccl::NetAttributes attributes = {};
     EXPECT_EQ(table.set_net_attr(this->context_, &attributes), nccl::kSuccess);
     EXPECT_EQ(table.set_net_attr(this->context_, nullptr), nccl::kSuccess);
@@ -288,7 +288,7 @@ TYPED_TEST(NarrowTablesTest, NegativeSize_IsMisuse) {
   request = reinterpret_cast<void*>(0xdead);
   EXPECT_EQ(TypeParam::IRecv(recv, 1, data, sizes, tags, data, &request), nccl::kInternalError);
   EXPECT_EQ(request, nullptr);
-  if constexpr (TypeParam::version == 6) {
+  if constexpr (TypeParam::kApiVersion == 6) {
     void* memory = reinterpret_cast<void*>(0xdead);
     EXPECT_EQ(TypeParam::table().reg_mr(send, this->buffer_, -1, nccl::kPtrHost, &memory),
               nccl::kInternalError);

@@ -208,7 +208,7 @@ TEST_P(AbiTest, GroupOfEight_MatchedByTag) {
   std::vector<Buffer*> group;
   std::vector<int> tags;
   for (int i = 0; i < 8; ++i) {
-    sources.push_back(MakeBuffer(send_, static_cast<size_t>(1000 + i)));
+    sources.push_back(MakeBuffer(send_, 1000 + static_cast<size_t>(i)));
     targets.push_back(MakeBuffer(recv_, 2000));
     Fill(&sources.back(), i);
     tags.push_back(100 + i);
@@ -218,13 +218,13 @@ TEST_P(AbiTest, GroupOfEight_MatchedByTag) {
   std::vector<void*> sends;
   for (int i = 7; i >= 0; --i) {
     sends.push_back(
-        StartSend(&sources[static_cast<size_t>(i)], static_cast<size_t>(1000 + i), 100 + i));
+        StartSend(&sources[static_cast<size_t>(i)], 1000 + static_cast<size_t>(i), 100 + i));
   }
   for (void* send : sends) Finish(send, 1);
   const std::vector<int> sizes = Finish(receive, 8);
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(sizes[static_cast<size_t>(i)], 1000 + i);
-    ExpectPattern(targets[static_cast<size_t>(i)], static_cast<size_t>(1000 + i), i);
+    ExpectPattern(targets[static_cast<size_t>(i)], 1000 + static_cast<size_t>(i), i);
   }
 }
 
