@@ -34,6 +34,7 @@ std::unique_ptr<FabricDevices> FabricDevices::Open(int ptr_support) {
     device->parts = {part.get()};
     source->contexts_.push_back(*std::move(context));
     source->parts_.push_back(std::move(part));
+    absl::MutexLock lock(&source->mutex_);
     source->devices_.push_back(std::move(device));
   }).IgnoreError();
   return source;
