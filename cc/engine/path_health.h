@@ -1,0 +1,91 @@
+// Whether a path (a port of ours and a port of the peer's) may carry data: from probes, and from
+// what lanes on it report. One for each path that is in use or next in line.
+//
+// Only a round trip proves a path; a path that failed must answer for the whole hold-down, which
+// doubles with each flap and is forgiven with time. Pure. Not thread-safe.
+#ifndef RAILHOP_CC_ENGINE_PATH_HEALTH_H_
+#define RAILHOP_CC_ENGINE_PATH_HEALTH_H_
+
+#include <cstdint>
+
+namespace railhop::engine {
+
+// Nanoseconds.
+struct HealthTimes {
+  int64_t stall = 1'000'000'000;           // RAILHOP_STALL_THRESHOLD
+  int64_t probe_interval = 1'000'000'000;  // RAILHOP_PROBE_INTERVAL
+  int64_t probe_interval_max = 30'000'000'000;
+  // A path that is down is probed every probe_interval for so long, then ever less often.
+  int64_t probe_eager_for = 600'000'000'000;
+  int64_t hold_down = 1'000'000'000;
+  int64_t hold_down_max = 60'000'000'000;
+  // So long without a fault halves the next hold-down.
+  int64_t forgive_after = 60'000'000'000;
+};
+
+enum class PathState : uint8_t {
+  kUnknown,   // not proved yet
+  kGood,      // proved lately: may carry data
+  kDoubtful,  // carries data; a probe that is due soon decides
+  kDown,
+  kHeld,  // answers again, and has to go on doing so for the hold-down
+};
+
+struct PathEvent {
+  enum class Kind : uint8_t {
+    kUse,          // lanes are on it, or it is next in line: keep it proved
+    kAnswered,     // a probe came back
+    kUnanswered,   // a probe did not come back by its deadline, or ended in error
+    kLaneError,    // a lane on it ended in error: probe at once
+    kStalled,      // a lane on it has stood still for half the stall threshold
+    kLocalDown,    // our port is not active, or its device has failed
+    kRemoteDown,   // the peer says the same of its port
+    kMaybeUp,      // our port or the peer's came up, or has a new address: try at once
+    kTick,         // time has passed
+  };
+  Kind kind = Kind::kTick;
+  // kLocalDown, kRemoteDown: pauses (of pause frames) earn no hold-down; everything else does.
+  bool earns_hold_down = true;
+};
+
+struct PathStep {
+  enum class Probe : uint8_t { kNone, kSend, kSendFresh };  // fresh: over a new queue pair
+  Probe probe = Probe::kNone;
+  int64_t probe_deadline = 0;  // when kUnanswered is due
+  bool went_down = false;      // leave it: the lanes on it are suspect
+  bool became_good = false;    // may be entered
+};
+
+class PathHealth {
+ public:
+  PathHealth(const HealthTimes& times, int64_t now_ns);
+
+  PathStep Step(const PathEvent& event, int64_t now_ns);
+  // When kTick is wanted at the latest.
+  int64_t next_due() const { return next_due_; }
+
+  PathState state() const { return state_; }
+  bool MayEnter() const { return state_ == PathState::kGood; }
+  int64_t last_answer() const { return last_answer_; }  // 0 = never
+  int64_t held_until() const { return held_until_; }
+  uint32_t flaps() const { return flaps_; }
+
+ private:
+  const HealthTimes times_;
+  PathState state_ = PathState::kUnknown;
+  bool in_use_ = false;
+  bool probe_out_ = false;
+  bool fresh_out_ = false;
+  uint32_t flaps_ = 0;
+  int64_t last_answer_ = 0;
+  int64_t doubtful_since_ = 0;
+  int64_t down_since_ = 0;
+  int64_t held_until_ = 0;
+  int64_t last_flap_ = 0;
+  int64_t hold_down_ = 0;
+  int64_t next_due_ = 0;
+};
+
+}  // namespace railhop::engine
+
+#endif  // RAILHOP_CC_ENGINE_PATH_HEALTH_H_
