@@ -1,5 +1,6 @@
 #include "cc/control/handshake.h"
 
+#include <arpa/inet.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@ constexpr size_t kNameBytes = 64;
 constexpr size_t kDevicesMax = 8;
 constexpr size_t kLanesMax = 128;
 constexpr uint8_t kMtuMax = 5;
+constexpr uint8_t kFamilyIpv4 = 4;
+constexpr uint8_t kFamilyIpv6 = 6;
 constexpr uint32_t k24Bits = 0xffffff;
 
 class Writer {
@@ -98,6 +101,12 @@ absl::Status BadField(const char* field, uint64_t value) {
   return absl::InvalidArgumentError(absl::StrCat("handshake: ", field, " is ", value));
 }
 
+bool HasPort(const SocketAddress& address) {
+  return AddressLength(address) != 0 &&
+         (address.generic.sa_family == AF_INET ? address.ipv4.sin_port : address.ipv6.sin6_port) !=
+             0;
+}
+
 absl::Status CheckEnd(const EndDescription& end) {
   for (const DeviceDescription& device : end.devices) {
     if (device.mtu < 1 || device.mtu > kMtuMax) return BadField("mtu", device.mtu);
@@ -107,8 +116,50 @@ absl::Status CheckEnd(const EndDescription& end) {
     if (lane.qp_number > k24Bits) return BadField("qp_number", lane.qp_number);
     if (lane.start_psn > k24Bits) return BadField("start_psn", lane.start_psn);
   }
+  for (const SocketAddress& address : end.control_addresses) {
+    if (!HasPort(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("handshake: control address is ", FormatAddress(address)));
+    }
+  }
   if (end.service_level > 15) return BadField("service_level", end.service_level);
   return absl::OkStatus();
+}
+
+// 23 bytes: family (4 or 6), port, 16 bytes of address (the first 4 for IPv4), scope.
+void WriteAddress(const SocketAddress& address, Writer* out) {
+  const bool is_ipv6 = address.generic.sa_family == AF_INET6;
+  std::array<uint8_t, 16> bytes = {};
+  if (is_ipv6) {
+    memcpy(bytes.data(), &address.ipv6.sin6_addr, sizeof(in6_addr));
+  } else {
+    memcpy(bytes.data(), &address.ipv4.sin_addr, sizeof(in_addr));
+  }
+  out->Number(is_ipv6 ? kFamilyIpv6 : kFamilyIpv4);
+  out->Number(ntohs(is_ipv6 ? address.ipv6.sin6_port : address.ipv4.sin_port));
+  out->Bytes(bytes);
+  out->Number(is_ipv6 ? address.ipv6.sin6_scope_id : uint32_t{0});
+}
+
+// Of another family: family 0, which CheckEnd refuses.
+SocketAddress ReadAddress(Reader* in) {
+  const auto family = in->Number<uint8_t>();
+  const uint16_t port = htons(in->Number<uint16_t>());
+  std::array<uint8_t, 16> bytes = {};
+  in->Bytes(&bytes);
+  const auto scope = in->Number<uint32_t>();
+  SocketAddress address = {};
+  if (family == kFamilyIpv4) {
+    address.ipv4.sin_family = AF_INET;
+    address.ipv4.sin_port = port;
+    memcpy(&address.ipv4.sin_addr, bytes.data(), sizeof(in_addr));
+  } else if (family == kFamilyIpv6) {
+    address.ipv6.sin6_family = AF_INET6;
+    address.ipv6.sin6_port = port;
+    address.ipv6.sin6_scope_id = scope;
+    memcpy(&address.ipv6.sin6_addr, bytes.data(), sizeof(in6_addr));
+  }
+  return address;
 }
 
 DeviceDescription ReadDevice(Reader* in) {
@@ -192,6 +243,10 @@ std::vector<uint8_t> EncodeEnd(const EndDescription& end) {
   out.Number(end.memory_address);
   out.Number(end.service_level);
   out.Number(end.traffic_class);
+  const size_t addresses = std::min(end.control_addresses.size(), kControlAddressesMax);
+  out.Number(static_cast<uint8_t>(end.failover));
+  out.Number(static_cast<uint8_t>(addresses));
+  for (size_t i = 0; i < addresses; ++i) WriteAddress(end.control_addresses[i], &out);
   out.Number(static_cast<uint8_t>(end.devices.size()));
   out.Number(static_cast<uint8_t>(end.lanes.size()));
   for (const DeviceDescription& device : end.devices) WriteDevice(device, &out);
@@ -210,6 +265,12 @@ absl::StatusOr<EndDescription> DecodeEnd(absl::Span<const uint8_t> payload) {
   end.memory_address = in.Number<uint64_t>();
   end.service_level = in.Number<uint8_t>();
   end.traffic_class = in.Number<uint8_t>();
+  const auto failover = in.Number<uint8_t>();
+  const size_t addresses = in.Number<uint8_t>();
+  if (failover > 1) return BadField("failover", failover);
+  if (addresses > kControlAddressesMax) return BadField("number of control addresses", addresses);
+  end.failover = failover != 0;
+  for (size_t i = 0; i < addresses; ++i) end.control_addresses.push_back(ReadAddress(&in));
   const size_t devices = in.Number<uint8_t>();
   const size_t lanes = in.Number<uint8_t>();
   if (!in.ok()) return absl::InvalidArgumentError("handshake: cut short");
@@ -222,6 +283,12 @@ absl::StatusOr<EndDescription> DecodeEnd(absl::Span<const uint8_t> payload) {
   const absl::Status checked = CheckEnd(end);
   if (!checked.ok()) return checked;
   return end;
+}
+
+uint64_t ConnectionIdOf(const Nonce& hello_nonce) {
+  uint64_t id = 0;
+  memcpy(&id, hello_nonce.data(), sizeof(id));
+  return id;
 }
 
 std::vector<uint8_t> EncodeReject(const std::string& plugin_version, const std::string& why) {

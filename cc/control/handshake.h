@@ -20,17 +20,21 @@
 #include "absl/types/span.h"
 #include "cc/control/handle.h"
 #include "cc/control/sha256.h"
+#include "cc/control/socket_address.h"
 
 namespace railhop::control {
 
 // Raised with every change of a message or of what the ends write into each other's memory.
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr char kPluginVersion[] = "0.1.0";
 
 inline constexpr uint64_t kFrameMark = 0x45524f4d504f4852;  // "RHOPMORE"
 inline constexpr uint32_t kPayloadBytesMax = 16384;
 inline constexpr size_t kNonceBytes = 16;
 using Nonce = std::array<uint8_t, kNonceBytes>;
+
+// Of an end, where its process can be called on the control channel.
+inline constexpr size_t kControlAddressesMax = 8;
 
 enum class MessageType : uint16_t { kHello = 1, kReply = 2, kReady = 3, kReject = 4 };
 
@@ -80,11 +84,17 @@ struct EndDescription {
   // HELLO only: what both ends use.
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
-  std::vector<DeviceDescription> devices;  // 1..8
-  std::vector<LaneDescription> lanes;      // 1..128
+  // Both ends must want failover for a connection to have it.
+  bool failover = false;
+  std::vector<SocketAddress> control_addresses;  // best first, at most kControlAddressesMax
+  std::vector<DeviceDescription> devices;        // 1..8
+  std::vector<LaneDescription> lanes;            // 1..128
 
   friend bool operator==(const EndDescription&, const EndDescription&) = default;
 };
+
+// The name of a connection at both ends: from the nonce of the HELLO that led to it.
+uint64_t ConnectionIdOf(const Nonce& hello_nonce);
 
 // What a message's code is made with.
 struct Authenticator {

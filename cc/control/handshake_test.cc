@@ -1,5 +1,7 @@
 #include "cc/control/handshake.h"
 
+#include <arpa/inet.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -9,6 +11,22 @@
 
 namespace railhop::control {
 namespace {
+
+SocketAddress SomeAddress(size_t i) {
+  SocketAddress address = {};
+  if (i % 2 == 0) {
+    address.ipv4.sin_family = AF_INET;
+    address.ipv4.sin_port = htons(4711);
+    address.ipv4.sin_addr.s_addr = htonl(0x0a000000 + static_cast<uint32_t>(i));
+  } else {
+    address.ipv6.sin6_family = AF_INET6;
+    address.ipv6.sin6_port = htons(4712);
+    address.ipv6.sin6_addr.s6_addr[0] = 0xfe;
+    address.ipv6.sin6_addr.s6_addr[15] = static_cast<uint8_t>(i);
+    address.ipv6.sin6_scope_id = 3;
+  }
+  return address;
+}
 
 EndDescription SomeEnd(size_t devices, size_t lanes) {
   EndDescription end;
@@ -20,6 +38,10 @@ EndDescription SomeEnd(size_t devices, size_t lanes) {
   end.memory_address = 0x7f0011223344;
   end.service_level = 5;
   end.traffic_class = 106;
+  end.failover = true;
+  for (size_t i = 0; i < devices % 5; ++i) {
+    end.control_addresses.push_back(SomeAddress(i));
+  }
   for (size_t i = 0; i < devices; ++i) {
     DeviceDescription device;
     device.name = "mlx5_" + std::to_string(i);
@@ -81,10 +103,27 @@ TEST(EndDescription, OutOfRange_RefusedByName) {
   end = SomeEnd(1, 1);
   end.lanes[0].qp_number = 1 << 24;
   EXPECT_NE(DecodeEnd(EncodeEnd(end)).status().message().find("qp_number"), std::string::npos);
+  end = SomeEnd(1, 1);
+  end.control_addresses[0].ipv4.sin_port = 0;
+  EXPECT_NE(DecodeEnd(EncodeEnd(end)).status().message().find("control address is 10.0.0.0:0"),
+            std::string::npos);
   EXPECT_FALSE(DecodeEnd(EncodeEnd(SomeEnd(0, 1))).ok());
   EXPECT_FALSE(DecodeEnd(EncodeEnd(SomeEnd(9, 1))).ok());
   EXPECT_FALSE(DecodeEnd(EncodeEnd(SomeEnd(1, 0))).ok());
   EXPECT_FALSE(DecodeEnd(EncodeEnd(SomeEnd(1, 129))).ok());
+}
+
+// More addresses than there is room for are those that matter least.
+TEST(EndDescription, MoreAddressesThanFit_TheFirstAreSent) {
+  EndDescription end = SomeEnd(1, 1);
+  end.control_addresses.clear();
+  for (size_t i = 0; i < kControlAddressesMax + 3; ++i) {
+    end.control_addresses.push_back(SomeAddress(i));
+  }
+  const absl::StatusOr<EndDescription> back = DecodeEnd(EncodeEnd(end));
+  ASSERT_TRUE(back.ok()) << back.status();
+  end.control_addresses.resize(kControlAddressesMax);
+  EXPECT_EQ(*back, end);
 }
 
 // Any bytes: no crash (the sanitizers watch), and what is accepted is in range.
@@ -104,6 +143,10 @@ TEST(EndDescription, AnyBytes_RefusedOrInRange) {
     EXPECT_LE(end->devices.size(), 8u);
     EXPECT_LE(end->lanes.size(), 128u);
     EXPECT_LT(end->host.size(), 64u);
+    EXPECT_LE(end->control_addresses.size(), kControlAddressesMax);
+    for (const SocketAddress& address : end->control_addresses) {
+      EXPECT_NE(AddressLength(address), 0u);
+    }
   }
 }
 

@@ -70,6 +70,19 @@ socklen_t AddressLength(const SocketAddress& address) {
   }
 }
 
+bool operator==(const SocketAddress& a, const SocketAddress& b) {
+  if (a.generic.sa_family != b.generic.sa_family) return false;
+  switch (a.generic.sa_family) {
+    case AF_INET:
+      return a.ipv4.sin_port == b.ipv4.sin_port && a.ipv4.sin_addr.s_addr == b.ipv4.sin_addr.s_addr;
+    case AF_INET6:
+      return a.ipv6.sin6_port == b.ipv6.sin6_port && a.ipv6.sin6_scope_id == b.ipv6.sin6_scope_id &&
+             memcmp(&a.ipv6.sin6_addr, &b.ipv6.sin6_addr, sizeof(in6_addr)) == 0;
+    default:
+      return true;
+  }
+}
+
 std::string FormatAddress(const SocketAddress& address) {
   char host[INET6_ADDRSTRLEN] = "";
   switch (address.generic.sa_family) {

@@ -20,6 +20,8 @@ union SocketAddress {
   sockaddr_in6 ipv6;
 };
 static_assert(sizeof(SocketAddress) == 28);
+// Family, address, port and, for IPv6, scope; what else a union holds does not count.
+bool operator==(const SocketAddress& a, const SocketAddress& b);
 
 // 0 if the family is neither AF_INET nor AF_INET6.
 socklen_t AddressLength(const SocketAddress& address);

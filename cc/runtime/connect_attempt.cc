@@ -149,9 +149,7 @@ absl::Status ConnectAttempt::Greet() {
                   handle_.devices, handle_.qps_per_device);
     RAILHOP_RETURN_IF_ERROR(builder_->Create(lanes, handle_.devices));
     RAILHOP_ASSIGN_OR_RETURN(local_, builder_->Describe());
-    local_.plugin_version = identity_.plugin_version;
-    local_.instance_id = identity_.instance_id;
-    local_.host = identity_.host;
+    DescribeProcess(identity_, &local_);
     local_.service_level = service_level_;
     local_.traffic_class = traffic_class_;
   }

@@ -38,7 +38,11 @@ class ConnectAttempt {
 
   // The connection, in place at `storage`.
   datapath::SendConnection* Finish(void* storage);
+  // Valid once Step has given true.
   const control::EndDescription& peer() const { return peer_; }
+  const control::EndDescription& local() const { return local_; }
+  uint64_t connection_id() const { return control::ConnectionIdOf(local_.nonce); }
+  const control::Secret& secret() const { return handle_.secret; }
   // For the log.
   std::string Description() const;
 

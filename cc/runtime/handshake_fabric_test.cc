@@ -133,6 +133,27 @@ TEST_F(HandshakeTest, TwoPeers_KnowEachOther) {
       << attempt->Description();
 }
 
+TEST_F(HandshakeTest, FailoverAtOneEnd_BothKnowWhoAndWhere) {
+  ours_.failover = true;
+  ours_.control_addresses = {Loopback()};
+  ours_.control_addresses[0].ipv4.sin_port = 4711;
+  theirs_.control_addresses = ours_.control_addresses;  // not said without failover
+  std::unique_ptr<Listener> listener = Listen();
+  std::unique_ptr<ConnectAttempt> attempt = Call(listener->MakeHandle());
+  const Ends ends = Run(attempt.get(), listener.get());
+  ASSERT_TRUE(ends.connected) << ends.connect;
+  ASSERT_NE(ends.caller, nullptr);
+  EXPECT_TRUE(attempt->peer().failover);
+  EXPECT_EQ(attempt->peer().control_addresses, ours_.control_addresses);
+  EXPECT_FALSE(Listener::Peer(*ends.caller).failover);
+  EXPECT_TRUE(Listener::Peer(*ends.caller).control_addresses.empty());
+  EXPECT_EQ(Listener::Local(*ends.caller), attempt->peer());
+  EXPECT_EQ(Listener::Peer(*ends.caller), attempt->local());
+  EXPECT_EQ(Listener::ConnectionId(*ends.caller), attempt->connection_id());
+  EXPECT_NE(attempt->connection_id(), 0u);
+  EXPECT_EQ(listener->secret(), attempt->secret());
+}
+
 TEST_F(HandshakeTest, StrangersOfEveryKind_CountedAndPeersStillConnect) {
   std::unique_ptr<Listener> listener = Listen();
   TcpSocket http = Stranger(*listener, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -39,6 +39,14 @@ std::string VersionMismatch(const std::string& ours, uint16_t our_protocol,
                       "): install the same version on every host");
 }
 
+void DescribeProcess(const Identity& identity, control::EndDescription* end) {
+  end->plugin_version = identity.plugin_version;
+  end->instance_id = identity.instance_id;
+  end->host = identity.host;
+  end->failover = identity.failover;
+  if (identity.failover) end->control_addresses = identity.control_addresses;
+}
+
 std::string DescribeConnection(const char* direction, const control::EndDescription& local,
                                const control::EndDescription& peer) {
   return absl::StrCat(direction, " ", peer.host, ": ", DescribeEnd(local), " / ",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/base/units.h"
 #include "cc/control/handshake.h"
@@ -29,7 +30,14 @@ struct Identity {
   datapath::DatapathConfig datapath;
   std::string plugin_version = control::kPluginVersion;
   uint16_t protocol_version = control::kProtocolVersion;  // tests set another
+  // RAILHOP_FAILOVER, and where this process can be called on the control channel, best first.
+  // Both are said in HELLO and REPLY; nothing is said of addresses without failover.
+  bool failover = false;
+  std::vector<control::SocketAddress> control_addresses;
 };
+
+// The part of an end's description that is the process's.
+void DescribeProcess(const Identity& identity, control::EndDescription* end);
 
 // "plugin 1.0 (protocol 2) and plugin 0.9 (protocol 1) do not understand each other: ..."
 std::string VersionMismatch(const std::string& ours, uint16_t our_protocol,

@@ -168,9 +168,7 @@ absl::Status Listener::Answer(Caller* caller, int64_t now_ns) {
   RAILHOP_RETURN_IF_ERROR(caller->builder->TakeOptions(caller->peer));
   RAILHOP_ASSIGN_OR_RETURN(caller->local, caller->builder->Describe());
   control::FillRandom(caller->local.nonce.data(), caller->local.nonce.size());
-  caller->local.plugin_version = identity_.plugin_version;
-  caller->local.instance_id = identity_.instance_id;
-  caller->local.host = identity_.host;
+  DescribeProcess(identity_, &caller->local);
   caller->state = Caller::State::kRaising;
   caller->deadline_ns = now_ns + kReadyNs;
   return absl::OkStatus();
@@ -228,5 +226,11 @@ std::string Listener::Description(const Caller& caller) {
 }
 
 const control::EndDescription& Listener::Peer(const Caller& caller) { return caller.peer; }
+
+const control::EndDescription& Listener::Local(const Caller& caller) { return caller.local; }
+
+uint64_t Listener::ConnectionId(const Caller& caller) {
+  return control::ConnectionIdOf(caller.peer.nonce);
+}
 
 }  // namespace railhop::runtime

@@ -69,6 +69,10 @@ class Listener {
   static absl::StatusOr<datapath::RecvConnection*> Finish(Caller* caller, void* storage);
   static std::string Description(const Caller& caller);
   static const control::EndDescription& Peer(const Caller& caller);
+  static const control::EndDescription& Local(const Caller& caller);
+  // The same as the connecting end's ConnectAttempt::connection_id and secret.
+  static uint64_t ConnectionId(const Caller& caller);
+  const control::Secret& secret() const { return secret_; }
 
   const ListenerCounters& counters() const { return counters_; }
 
