@@ -29,6 +29,7 @@ Arg ArgOf(const LogRecord& record) {
     case LogKind::kHold:
     case LogKind::kRelease:
     case LogKind::kWedge:
+    case LogKind::kUnwritten:
       return {"rule", number};
     case LogKind::kDelay:
     case LogKind::kVerbHung:
@@ -80,6 +81,7 @@ bool OfQueuePair(const LogRecord& record) {
     case LogKind::kRetransmit:
     case LogKind::kNak:
     case LogKind::kQpError:
+    case LogKind::kUnwritten:
       return true;
     default:
       return false;

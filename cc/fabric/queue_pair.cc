@@ -176,6 +176,7 @@ void QueuePair::ResetQueues() {
   rdma::ResponderState& r = shared_.responder;
   r.state.store(static_cast<uint8_t>(rdma::QpState::kReset), std::memory_order_release);
   r.nak_sent = r.message_open = r.comm_established = false;
+  r.unwritten = false;
   r.dest_qpn = r.access = r.expected_psn = r.atomic_next = 0;
   for (auto& replay : r.replays) replay.valid = 0;
   rdma::RecvRing(&shared_.ring, nic_->process().At(shared_.ring_offset)).Clear();

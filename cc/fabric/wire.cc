@@ -71,6 +71,7 @@ rdma::LogKind LogKindOf(const rdma::Verdict& verdict) {
     case rdma::Fate::kDeliver:
       break;
   }
+  if (verdict.unwritten) return rdma::LogKind::kUnwritten;
   if (verdict.copies > 1) return rdma::LogKind::kDuplicate;
   if (verdict.reorder_by != 0) return rdma::LogKind::kReorder;
   return verdict.delay_ns != 0 ? rdma::LogKind::kDelay : rdma::LogKind::kNone;
@@ -143,7 +144,8 @@ void Wire::Send(QueuePair& qp, rdma::Train train, uint64_t now_ns) {
     const rdma::Verdict verdict =
         rdma::Judge(tx.faults, rx.faults, train, qp.request_flow_, now_ns);
     whole = verdict.packets >= train.count;
-    const rdma::Train piece = whole ? train : train.TakeFront(verdict.packets);
+    rdma::Train piece = whole ? train : train.TakeFront(verdict.packets);
+    piece.unwritten = verdict.unwritten;
     // The links are looked at after the judge: what it let through ahead of a fall still goes.
     if (verdict.before_fall || LinksUp(hop)) {
       SendPiece(qp, piece, verdict, hop, now_ns);

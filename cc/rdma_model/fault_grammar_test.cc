@@ -66,6 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
         RoundTrip{"reorder by 3 0.5%", nullptr}, RoundTrip{"reorder by 1", "reorder"},
         RoundTrip{"hold packet 17 of qp 3", nullptr}, RoundTrip{"hold next", "hold count 1"},
         RoundTrip{"cap 500Mb/s", nullptr}, RoundTrip{"cap 1GB/s tx", "cap 8Gb/s tx"},
+        RoundTrip{"unwritten rx after 100 messages", nullptr},
+        RoundTrip{"unwritten 1% qp 3", "unwritten 1% of qp 3"},
         RoundTrip{"complete status 12 after 100 messages", nullptr},
         RoundTrip{"complete status retry_exc_err vendor 129", "complete status 12 vendor 129"},
         RoundTrip{"wedge qp 3 after 1000 messages", "wedge after 1000 messages of qp 3"},

@@ -167,6 +167,7 @@ bool Concerns(const FaultSpec& spec, const FlowState& flow, const Front& front) 
     case FaultKind::kComplete:  // by default of the send queue
       return front.request &&
              (spec.direction != FaultDirection::kBoth || front.side == FaultDirection::kTx);
+    case FaultKind::kUnwritten:
     case FaultKind::kWedge:
     case FaultKind::kKill:
       return front.request;
@@ -250,6 +251,9 @@ void Modify(const Port& port, uint32_t index, const RuleView& view, const FlowSt
     }
     case FaultKind::kDuplicate:
       verdict.copies += 1;
+      break;
+    case FaultKind::kUnwritten:
+      verdict.unwritten = true;
       break;
     case FaultKind::kReorder:
       verdict.reorder_by =
@@ -437,6 +441,7 @@ Verdict JudgeFront(FaultTable& tx_table, FaultTable& rx_table, Front front, Flow
       verdict.delay_ns = 0;
       verdict.reorder_by = 0;
     }
+    if (!LetsThrough(verdict.fate)) verdict.unwritten = false;
     for (int i = 0; i < counted_ports; ++i) {
       front.side = ports[i].side;
       CountAndFire(ports[i], front, flow, run, now_ns, &verdict);

@@ -368,6 +368,17 @@ TEST(Judge, SeveralFaults_WorstWins_DelaysAdd_SmallestCap) {
   EXPECT_EQ(wire.Send(wire.Message(4)).fate, Fate::kWedge);
 }
 
+TEST(Judge, Unwritten_MarksRequestsThatGetThrough) {
+  Wire wire;
+  Apply(*wire.rx, "unwritten after 1 messages");
+  EXPECT_FALSE(wire.Send(wire.Message(1)).unwritten);
+  const Verdict verdict = wire.Send(wire.Message(4));
+  EXPECT_TRUE(verdict.unwritten);
+  EXPECT_EQ(verdict.fate, Fate::kDeliver);
+  Apply(*wire.tx, "loss");
+  EXPECT_FALSE(wire.Send(wire.Message(4)).unwritten);
+}
+
 TEST(Judge, LostPacket_DoesNotUseUpOtherRules) {
   Wire wire;
   Apply(*wire.tx, "duplicate count 1");

@@ -30,6 +30,7 @@ enum class FaultKind : uint8_t {
   kReorder,
   kHold,
   kCap,
+  kUnwritten,
   // Messages and processes: fates that Judge gives.
   kComplete,
   kWedge,
@@ -138,6 +139,7 @@ enum class LogKind : uint32_t {
   kRetransmit,      // arg: attempts so far
   kNak,             // arg: ResponseKind
   kQpError,         // arg: WcStatus
+  kUnwritten,       // arg: rule
   kCount,
 };
 

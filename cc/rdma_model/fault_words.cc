@@ -32,6 +32,12 @@ constexpr FaultKindRow kKinds[] = {
      "hold packet 17 of qp 3"},
     {FaultKind::kCap, "cap", "cap", "RATE", kOptDirection | kOptQp | kOptAfter | kTimes,
      "The port moves no more than RATE; what it reports does not change.", "cap 500Mb/s tx"},
+    {FaultKind::kUnwritten, "unwritten", "unwritten", "",
+     kOptDirection | kOptRate | kOptPacket | kOptQp | kOptAfter | kTimes | kOptCount | kOptSeed,
+     "Requests are acknowledged, but neither their bytes nor a receive's completion reach memory; "
+     "the same "
+     "goes for all that follows on the queue pair that got them, until it is reset.",
+     "unwritten rx after 100 messages"},
     {FaultKind::kComplete, "complete", "complete", "status STATUS [vendor N]", kMessageOptions,
      "The next work request (or `count`) completes with STATUS and its queue pair goes to ERR. "
      "With `rx` the "
@@ -288,6 +294,7 @@ constexpr NamedValue kLogKinds[] = {
     Log("retransmit", LogKind::kRetransmit),
     Log("nak", LogKind::kNak),
     Log("qp_error", LogKind::kQpError),
+    Log("unwritten", LogKind::kUnwritten),
 };
 static_assert(std::size(kLogKinds) == static_cast<size_t>(LogKind::kCount));
 // Every kind but kNone has a row.

@@ -23,6 +23,7 @@ struct Train {
   bool last = true;   // holds the last packet of its message
   bool solicited = false;
   bool retransmitted = false;
+  bool unwritten = false;  // a fault: the responder acknowledges it and nothing reaches memory
   uint32_t psn = 0;     // of the first packet in the train
   uint32_t count = 1;   // packets; a READ request is one packet whatever it asks for
   uint32_t mtu = 4096;  // bytes

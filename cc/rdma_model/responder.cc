@@ -114,6 +114,7 @@ Response Responder::Duplicate(const Train& train) {
 }
 
 Response Responder::Execute(const Train& train) {
+  s_->unwritten |= train.unwritten;
   if (IsWrite(train.opcode)) return ExecuteWrite(train);
   if (IsSend(train.opcode)) return ExecuteSend(train);
   if (train.opcode == Opcode::kRead) return ExecuteRead(train);
@@ -145,7 +146,7 @@ bool Responder::WriteAllowed(const Train& train) {
 }
 
 bool Responder::WritePayload(const Train& train, uint32_t bytes) {
-  if (bytes == 0) return true;
+  if (bytes == 0 || s_->unwritten) return true;
   const MemoryRegion* region = env_->FindRegion(s_->open_rkey);
   if (region == nullptr) return false;
   return env_->CopyIn(region->ToVa(s_->open_addr + train.offset), payload_skip_, bytes);
@@ -193,7 +194,8 @@ WcStatus Responder::Scatter(const Train& train, const RecvWqe& wqe) {
         !region->Allows(sge.lkey, s_->pd, sge.addr, sge.length, kAccessLocalWrite)) {
       return WcStatus::kLocProtErr;
     }
-    if (!env_->CopyIn(region->ToVa(sge.addr) + skip, payload_skip_ + done, n))
+    const bool writes = !s_->unwritten;
+    if (writes && !env_->CopyIn(region->ToVa(sge.addr) + skip, payload_skip_ + done, n))
       return WcStatus::kLocProtErr;
     done += n;
     skip = 0;
@@ -265,6 +267,10 @@ Response Responder::ExecuteAtomic(const Train& train) {
 }
 
 bool Responder::ReportReceive(const Train& train, WcOpcode opcode) {
+  if (s_->unwritten) {  // the completion is bytes in memory, too
+    ring_.Pop();
+    return true;
+  }
   const RecvWqe& wqe = *ring_.Front();
   Completion c;
   c.wr_id = wqe.wr_id;
@@ -309,6 +315,7 @@ Response Responder::Nak(ResponseKind kind, const Train& train) {
 }
 
 Response Responder::OnUcTrain(Train train) {
+  s_->unwritten |= train.unwritten;
   // No answers: a gap costs the message it hits, and the next message starts afresh (IBTA 9.8.2.2).
   if (train.first) {
     s_->message_open = false;

@@ -87,6 +87,7 @@ struct ResponderState {
   Opcode open_opcode;
   uint8_t min_rnr_timer;
   bool comm_established;
+  bool unwritten;  // a fault: nothing of what is acknowledged reaches memory any more
   uint32_t qpn;
   uint32_t dest_qpn;
   uint32_t access;  // qp_access_flags

@@ -117,6 +117,19 @@ TEST_F(ResponderTest, Write_LandsAndIsAcknowledgedAtItsLastPacket) {
   EXPECT_TRUE(completions.empty());
 }
 
+TEST_F(ResponderTest, UnwrittenMessage_IsAcknowledgedAndSoAreAllBehindIt) {
+  PostReceive(1, {});
+  PostReceive(2, {});
+  Train lost = Message(Opcode::kWriteImm, 700, kPsn);
+  lost.unwritten = true;
+  EXPECT_EQ(Take(lost).kind, K::kAck);
+  const Response r = Take(Message(Opcode::kWriteImm, 100, kPsn + 3));
+  EXPECT_EQ(r.kind, K::kAck);
+  EXPECT_EQ(r.psn, 1u);
+  EXPECT_EQ(copied, 0u);
+  EXPECT_TRUE(completions.empty());
+}
+
 TEST_F(ResponderTest, DuplicateWrite_IsAcknowledgedNotExecuted) {
   Take(Message(Opcode::kWrite, 700, kPsn));
   memory[0] = 99;

@@ -117,8 +117,9 @@ void Network::Send(QueuePair& qp, const rdma::Train& whole) {
   }
 }
 
-void Network::SendPiece(QueuePair& qp, const rdma::Train& piece, const rdma::Verdict& verdict,
+void Network::SendPiece(QueuePair& qp, rdma::Train piece, const rdma::Verdict& verdict,
                         const Hop& hop) {
+  piece.unwritten = verdict.unwritten;
   uint64_t arrival = shared_->loop.now_ns();
   if (verdict.rule != rdma::kNoRule) {
     shared_->Note(RecordKind::kFate, static_cast<uint8_t>(verdict.fate), hop.from->id(), qp.id(),

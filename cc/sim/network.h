@@ -74,8 +74,7 @@ class Network final : public Wire, public Actor {
   Port* FindByGid(const Port& from, const rdma::QpAttributes& a) const;
   Port* FindByLid(const Port& from, uint32_t lid) const;
   bool Reachable(const Port& from, const Port& to, const rdma::TopologyGid& gid) const;
-  void SendPiece(QueuePair& qp, const rdma::Train& piece, const rdma::Verdict& verdict,
-                 const Hop& hop);
+  void SendPiece(QueuePair& qp, rdma::Train piece, const rdma::Verdict& verdict, const Hop& hop);
   void SendResponse(const rdma::Response& response, QueuePair& responder);
   void SendResponseTrain(rdma::Response train, const Hop& hop, uint32_t pkey);
   void SendResponsePiece(const rdma::Response& piece, const rdma::Verdict& verdict, const Hop& hop,

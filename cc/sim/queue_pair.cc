@@ -110,6 +110,7 @@ void QueuePair::ResetQueues() {
   rdma::ResponderState& r = responder_state_;
   r.state.store(static_cast<uint8_t>(rdma::QpState::kReset));
   r.nak_sent = r.message_open = r.comm_established = false;
+  r.unwritten = false;
   r.dest_qpn = r.access = r.expected_psn = r.atomic_next = 0;
   for (auto& replay : r.replays) replay.valid = 0;
   ring_.Clear();

@@ -164,6 +164,23 @@ TEST(Rc, OneAckLost_NobodyNotices) {
   EXPECT_EQ(pair.Sent(), (Statuses{kOk, kOk})) << "the next acknowledgement covers it";
 }
 
+TEST(Rc, UnwrittenMessages_CompleteAtTheSenderAlone) {
+  Pair pair;
+  pair.Fault("beta/mlx5_0 unwritten rx after 1 messages");
+  for (uint64_t i = 1; i <= 3; ++i) pair.Receive(i, 1000);
+  for (uint64_t i = 1; i <= 3; ++i) pair.Send(i, Opcode::kSend, 1000);
+  pair.RunFor(kMs);
+  EXPECT_EQ(pair.Sent(), (Statuses{kOk, kOk, kOk}));
+  EXPECT_EQ(pair.Received(), (Statuses{kOk}));
+  // A new life of the queue pair has its memory back.
+  pair.Reconnect(kPsn + 1000);
+  pair.Fault("beta/mlx5_0 clear");
+  pair.Receive(4, 1000);
+  pair.Send(4, Opcode::kSend, 1000);
+  pair.RunFor(kMs);
+  EXPECT_EQ(pair.Received(), (Statuses{kOk}));
+}
+
 TEST(Rc, LatePacketAfterTheSenderGaveUp_StillLandsUntilTheReceiverIsFenced) {
   for (const bool fence : {false, true}) {
     Pair pair(rdma::QpType::kRc, {.timeout = 5, .retry_cnt = 0});
