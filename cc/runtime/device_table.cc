@@ -306,6 +306,13 @@ const NetDevice* DeviceTable::Get(int index) const {
   return net_devices_[static_cast<size_t>(index)].get();
 }
 
+std::vector<const PhysicalDevice*> DeviceTable::Physical() const {
+  absl::ReaderMutexLock lock(&mutex_);
+  std::vector<const PhysicalDevice*> all;
+  for (const auto& device : physical_) all.push_back(device.get());
+  return all;
+}
+
 absl::StatusOr<int> DeviceTable::Fuse(absl::Span<const int> devices) {
   absl::MutexLock lock(&mutex_);
   if (devices.size() > 1 && !rules_.may_fuse) {

@@ -62,6 +62,7 @@ class DeviceTable final : public DeviceSource {
   int Count() const override;
   const NetDevice* Get(int index) const override;
   absl::StatusOr<int> Fuse(absl::Span<const int> devices) override;
+  std::vector<const PhysicalDevice*> Physical() const override;
 
   // What a person may need to act on, one sentence each: devices that do not open, P_Keys that do
   // not exist, addresses that reach nobody, why there is no device. Those of ports

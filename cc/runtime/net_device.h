@@ -5,6 +5,7 @@
 #ifndef RAILHOP_CC_RUNTIME_NET_DEVICE_H_
 #define RAILHOP_CC_RUNTIME_NET_DEVICE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -63,7 +64,24 @@ struct PhysicalDevice {
   bool relaxed_ordering = false;  // probed: registrations may carry the flag
   int rail_id = -1;
   int plane_id = -1;
+  // For the choice of backups, and to know the port again:
+  std::array<uint8_t, 16> gid = {};  // at gid_index, when it was found; zeros if it had none
+  uint16_t pkey = 0;                 // at the configured index then; 0 = not known
+  uint64_t guid = 0;                 // of the device
+  std::string pci_path;              // real path in /sys, of its function; empty if there is none
+  int numa_node = -1;                // -1 = not known
+  int speed_mbps = 0;
+  int replaces = -1;  // id of the device, gone since, that this one was
 };
+
+// How far two ports are from each other.
+enum class Distance : uint8_t {
+  kSamePort = 0,
+  kSameSwitch = 1,  // of PCI; or the same card
+  kSameNode = 2,    // of NUMA, or the same root complex
+  kSameHost = 3,    // also if nothing is known
+};
+Distance DistanceBetween(const PhysicalDevice& a, const PhysicalDevice& b);
 
 struct NetDevice {
   DeviceProperties properties;
@@ -84,6 +102,18 @@ class DeviceSource {
   // A net device of these (indices of physical ones); returns its index.
   // Errors: InvalidArgument (no such device, too many), FailedPrecondition (NCCL_IB_MERGE_NICS=0).
   virtual absl::StatusOr<int> Fuse(absl::Span<const int> devices) = 0;
+
+  // Every usable port of the process by id, in any net device or not; what NCCL_IB_HCA leaves out
+  // is not there. May grow. At most 32.
+  virtual std::vector<const PhysicalDevice*> Physical() const = 0;
+
+  // Looks for ports that came up and for devices that were gone and are back (the same GUID, a new
+  // context, a new id; net devices that had the old one get the new one, for connections to come).
+  // `gone`: ids that have failed. May hang: for the executor. Returns how many were added.
+  virtual int Rescan(absl::Span<const int> gone) {
+    (void)gone;
+    return 0;
+  }
 };
 
 }  // namespace railhop::runtime

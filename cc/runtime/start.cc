@@ -31,6 +31,8 @@ class Borrowed final : public DeviceSource {
   int Count() const override { return table_->Count(); }
   const NetDevice* Get(int index) const override { return table_->Get(index); }
   absl::StatusOr<int> Fuse(absl::Span<const int> devices) override { return table_->Fuse(devices); }
+  std::vector<const PhysicalDevice*> Physical() const override { return table_->Physical(); }
+  int Rescan(absl::Span<const int> gone) override { return table_->Rescan(gone); }
 
  private:
   DeviceTable* const table_;

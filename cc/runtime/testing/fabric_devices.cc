@@ -51,6 +51,12 @@ const NetDevice* FabricDevices::Get(int index) const {
   return devices_[index].get();
 }
 
+std::vector<const PhysicalDevice*> FabricDevices::Physical() const {
+  std::vector<const PhysicalDevice*> all;
+  for (const auto& part : parts_) all.push_back(part.get());
+  return all;
+}
+
 absl::StatusOr<int> FabricDevices::Fuse(absl::Span<const int> devices) {
   absl::MutexLock lock(&mutex_);
   auto fused = std::make_unique<NetDevice>();

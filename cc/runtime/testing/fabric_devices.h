@@ -19,6 +19,7 @@ class FabricDevices final : public DeviceSource {
   int Count() const override;
   const NetDevice* Get(int index) const override;
   absl::StatusOr<int> Fuse(absl::Span<const int> devices) override;
+  std::vector<const PhysicalDevice*> Physical() const override;
 
  private:
   FabricDevices() = default;

@@ -1,0 +1,52 @@
+// Where verbs calls that may hang are made: not on NCCL's threads, and not on the driver's.
+//
+// A dying NIC can keep a call for a minute. So each device has a worker of its own: what hangs
+// there holds up nobody else. Each has two queues, since registering a large buffer takes long on a
+// healthy device too, and must not hold up a fence.
+//
+// Jobs own what they use (shared_ptr) or use what outlives the executor: a job that hangs outlives
+// everything else.
+#ifndef RAILHOP_CC_RUNTIME_EXECUTOR_H_
+#define RAILHOP_CC_RUNTIME_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace railhop::runtime {
+
+class Executor {
+ public:
+  using Job = std::function<void()>;
+  // The worker of what belongs to no device.
+  static constexpr int kNoDevice = -1;
+
+  enum class Queue : uint8_t {
+    kPrompt,      // fences, new lanes, reading a port
+    kBackground,  // registrations ahead of need
+  };
+
+  virtual ~Executor() = default;
+
+  // Runs `job` on the worker of `physical` (PhysicalDevice::id, or kNoDevice), in order for each
+  // device and queue. Then `done`, which may be null, is kept for TakeDone. Any thread.
+  virtual void Run(int physical, Queue queue, Job job, Job done) = 0;
+  void Run(int physical, Job job, Job done) {
+    Run(physical, Queue::kPrompt, std::move(job), std::move(done));
+  }
+
+  // The `done` of jobs that have ended, for the driver's thread to call in this order.
+  virtual std::vector<Job> TakeDone() = 0;
+
+  // For NCCL's threads: runs all of them, each on its device, and waits until they have ended, for
+  // bound_ns at most. false: some have not; they go on, or will be run yet. Never from a job.
+  virtual bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) = 0;
+
+  // For so long the job at the head of the prompt queue of this device has been running; 0 = none.
+  virtual int64_t StuckFor(int physical) const = 0;
+};
+
+}  // namespace railhop::runtime
+
+#endif  // RAILHOP_CC_RUNTIME_EXECUTOR_H_

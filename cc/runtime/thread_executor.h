@@ -1,0 +1,48 @@
+// Executor with threads: one for each device and queue, from the first job on.
+#ifndef RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
+#define RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/runtime/executor.h"
+
+namespace railhop::runtime {
+
+// Thread-safe.
+class ThreadExecutor final : public Executor {
+ public:
+  // `wake` is called on a worker whenever TakeDone has something new; it must not block.
+  explicit ThreadExecutor(std::function<void()> wake);
+  // As Stop with a bound of kStopNs.
+  ~ThreadExecutor() override;
+  ThreadExecutor(const ThreadExecutor&) = delete;
+  ThreadExecutor& operator=(const ThreadExecutor&) = delete;
+
+  // A fence or a deregistration on a healthy device is over long before.
+  static constexpr int64_t kStopNs = 2'000'000'000;
+
+  using Executor::Run;
+  // After Stop: dropped.
+  void Run(int physical, Queue queue, Job job, Job done) override;
+  std::vector<Job> TakeDone() override;
+  bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) override;
+  int64_t StuckFor(int physical) const override;
+
+  // Drops the jobs that have not begun, and waits for those that have. false: some hang. Their
+  // threads are left behind on purpose, since nothing can end them, and so must be all that their
+  // jobs use: the devices' contexts are not closed then. The library itself stays loaded (it is
+  // linked with -z nodelete).
+  bool Stop(int64_t bound_ns);
+
+ private:
+  struct Shared;
+  const std::shared_ptr<Shared> shared_;  // with the threads
+};
+
+}  // namespace railhop::runtime
+
+#endif  // RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
