@@ -84,13 +84,15 @@ _protoc_gen = rule(
     },
 )
 
-def proto_module(name, srcs, deps = [], visibility = None, **kwargs):
+def proto_module(name, srcs, deps = [], lite = False, visibility = None, **kwargs):
     """Defines NAME (sources), NAME_cc (cc_library) and NAME_py (py_library).
 
     Args:
       name: base name.
       srcs: .proto files of this package (they import by path from the repository's root).
       deps: other proto_module labels.
+      lite: the files say `option optimize_for = LITE_RUNTIME`: NAME_cc then needs the small runtime
+        only.
       visibility: of all three.
       **kwargs: passed to every target (tags, testonly).
     """
@@ -118,7 +120,9 @@ def proto_module(name, srcs, deps = [], visibility = None, **kwargs):
         hdrs = [name + "_cc_hdrs"],
         copts = ["-w"],
         visibility = visibility,
-        deps = [d + "_cc" for d in deps] + ["@com_google_protobuf//:protobuf"],
+        deps = [d + "_cc" for d in deps] + [
+            "@com_google_protobuf//:protobuf_lite" if lite else "@com_google_protobuf//:protobuf",
+        ],
         **kwargs
     )
     _protoc_gen(
