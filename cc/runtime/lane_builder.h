@@ -17,6 +17,7 @@
 #include "cc/datapath/datapath_config.h"
 #include "cc/datapath/recv_connection.h"
 #include "cc/datapath/send_connection.h"
+#include "cc/runtime/lane_maker.h"
 #include "cc/runtime/net_device.h"
 
 namespace railhop::runtime {
@@ -33,7 +34,8 @@ class LaneBuilder {
   enum class Side : uint8_t { kSender, kReceiver };
 
   // `device` and `config` outlive it.
-  LaneBuilder(const NetDevice& device, const datapath::DatapathConfig& config, Side side);
+  LaneBuilder(const NetDevice& device, const datapath::DatapathConfig& config, Side side,
+              const PortRules& rules = {});
   ~LaneBuilder();
 
   // Makes everything; queue pairs are in INIT. Errors: Internal, Unimplemented.
@@ -58,30 +60,29 @@ class LaneBuilder {
   absl::StatusOr<datapath::RecvConnection*> FinishReceive(void* storage,
                                                           const control::EndDescription& peer);
 
+  // Queue pairs that each device's completion queue has room for.
+  uint32_t lanes_max() const { return lanes_max_; }
+
  private:
-  absl::Status CreateDevice(const PhysicalDevice& part, uint32_t lanes_on_device);
-  absl::Status CreateLane(uint32_t index, uint32_t remote_devices);
-  absl::Status CreateFlushLanes();
-  absl::Status ConnectStep(const control::EndDescription& peer, uint8_t service_level,
-                           uint8_t traffic_class);
-  absl::StatusOr<verbs::PathAttributes> PathOf(const PhysicalDevice& part,
-                                               const control::DeviceDescription& local,
-                                               const control::DeviceDescription& remote) const;
-  bool adaptive_routing() const;
+  absl::Status CreateDevice(const PhysicalDevice& part, uint32_t lanes_max);
+  absl::Status ConnectStep(const control::EndDescription& peer);
+  std::vector<datapath::Lane> TakeLanes();
 
   const NetDevice& device_;
   const datapath::DatapathConfig& config_;
+  const LaneMaker maker_;
   const Side side_;
+  LaneUse use_;
   std::vector<datapath::ConnectionDevice> devices_;
+  std::vector<PortFacts> ports_;
   std::vector<control::DeviceDescription> descriptions_;
-  std::vector<datapath::Lane> lanes_;
-  std::vector<uint32_t> psns_;
+  std::vector<MadeLane> lanes_;
   std::vector<datapath::FlushLane> flush_lanes_;
   std::unique_ptr<datapath::SenderMemory> sender_memory_;
   std::unique_ptr<datapath::ReceiverMemory> receiver_memory_;
+  uint32_t lanes_max_ = 0;
   uint32_t remote_devices_ = 0;
   uint32_t connected_ = 0;  // lanes that are in RTS
-  bool in_rtr_ = false;     // the next one is in RTR already
   int modify_attempts_ = 0;
   int64_t retry_at_ns_ = 0;
 };

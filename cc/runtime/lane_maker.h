@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,7 @@ struct MadeLane {
   std::unique_ptr<verbs::QueuePair> qp;
   uint32_t start_psn = 0;  // random
   ibv_ece ece = {};        // what this end says of it
+  bool in_rtr = false;     // on its way: what Raise has done
 };
 
 class LaneMaker {
@@ -70,7 +72,11 @@ class LaneMaker {
   const datapath::DatapathConfig& config() const { return config_; }
   const PortRules& rules() const { return rules_; }
 
-  // For a net device of these parts.
+  // Queue pairs that may exist at once on one device of a connection of so many lanes: all of them
+  // after the others have failed, and one that is being fenced.
+  uint32_t LanesMax(uint32_t lanes) const { return config_.failover ? lanes + 1 : lanes; }
+
+  // What the two ends of a connection use, by the parts of the net device.
   bool AdaptiveRouting(const std::vector<const PhysicalDevice*>& parts) const;
 
   // Queue and control memory on a device; the queue has room for all that `lanes_max` lanes that
@@ -79,6 +85,10 @@ class LaneMaker {
   absl::StatusOr<datapath::ConnectionDevice> MakeDevice(const PhysicalDevice& device,
                                                         const LaneUse& use, void* memory,
                                                         uint32_t lanes_max) const;
+
+  // The port as a handshake uses it: where it has no address that it may enter again with, the
+  // configured index as it is, as NCCL would.
+  absl::StatusOr<PortFacts> PortForHandshake(const PhysicalDevice& device) const;
 
   // A queue pair in INIT. pkey: PhysicalDevice::pkey of the connection's own device, which the new
   // lane must share; 0 = the configured index as it is.

@@ -1,0 +1,116 @@
+#include "cc/runtime/thread_executor.h"
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace railhop::runtime {
+namespace {
+
+constexpr int64_t kMinuteNs = 60'000'000'000;
+constexpr int64_t kShortNs = 20'000'000;
+
+TEST(ThreadExecutor, JobsOfOneDevice_InOrderOnOneThread) {
+  ThreadExecutor executor([] {});
+  std::vector<int> order;
+  std::set<std::thread::id> threads;
+  absl::Notification last;
+  for (int i = 0; i < 100; ++i) {
+    executor.Run(
+        3,
+        [&, i] {
+          order.push_back(i);
+          threads.insert(std::this_thread::get_id());
+          if (i == 99) last.Notify();
+        },
+        nullptr);
+  }
+  last.WaitForNotification();
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+  EXPECT_EQ(threads.size(), 1u);
+  EXPECT_EQ(threads.count(std::this_thread::get_id()), 0u);
+}
+
+TEST(ThreadExecutor, Done_WakesAndIsForTheCaller) {
+  absl::Notification woken;
+  ThreadExecutor executor([&] { woken.Notify(); });
+  std::thread::id job_thread;
+  std::thread::id done_thread;
+  executor.Run(
+      0, [&] { job_thread = std::this_thread::get_id(); },
+      [&] { done_thread = std::this_thread::get_id(); });
+  woken.WaitForNotification();
+  std::vector<Executor::Job> done = executor.TakeDone();
+  ASSERT_EQ(done.size(), 1u);
+  done[0]();
+  EXPECT_EQ(done_thread, std::this_thread::get_id());
+  EXPECT_NE(job_thread, done_thread);
+  EXPECT_TRUE(executor.TakeDone().empty());
+}
+
+// What hangs on one device holds up neither another device, nor the wait for it, nor the end.
+TEST(ThreadExecutor, JobHangs_OthersGoOnAndWaitsHaveABound) {
+  struct Hang {
+    absl::Notification begun;
+    absl::Notification release;
+    std::atomic<bool> ended{false};
+  };
+  const auto hang = std::make_shared<Hang>();
+  const auto unwanted = std::make_shared<std::atomic<bool>>(false);
+  {
+    ThreadExecutor executor([] {});
+    executor.Run(
+        1,
+        [hang] {
+          hang->begun.Notify();
+          hang->release.WaitForNotification();
+          hang->ended = true;
+        },
+        nullptr);
+    hang->begun.WaitForNotification();
+    EXPECT_GT(executor.StuckFor(1), 0);
+    EXPECT_EQ(executor.StuckFor(2), 0);
+    bool other = false;
+    EXPECT_TRUE(executor.RunAndWait({{2, [&] { other = true; }}}, kMinuteNs));
+    EXPECT_TRUE(other);
+    bool background = false;
+    absl::Notification background_over;
+    executor.Run(
+        1, Executor::Queue::kBackground,
+        [&] {
+          background = true;
+          background_over.Notify();
+        },
+        nullptr);
+    background_over.WaitForNotification();
+    EXPECT_TRUE(background);
+    EXPECT_FALSE(
+        executor.RunAndWait({{1, [unwanted] { *unwanted = true; }}, {2, [] {}}}, kShortNs));
+    EXPECT_FALSE(executor.Stop(kShortNs));
+  }
+  EXPECT_FALSE(hang->ended);
+  hang->release.Notify();
+  while (!hang->ended) std::this_thread::yield();
+  EXPECT_FALSE(*unwanted);
+}
+
+TEST(ThreadExecutor, AfterStop_NothingRuns) {
+  ThreadExecutor executor([] {});
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+  bool ran = false;
+  executor.Run(
+      0, [&] { ran = true; }, nullptr);
+  EXPECT_FALSE(executor.RunAndWait({{0, [&] { ran = true; }}}, kShortNs));
+  EXPECT_FALSE(ran);
+}
+
+}  // namespace
+}  // namespace railhop::runtime
