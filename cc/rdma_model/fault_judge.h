@@ -68,7 +68,7 @@ struct Verdict {
   FaultDirection side = FaultDirection::kBoth;  // kTx or kRx: whose table `rule` is in
   uint32_t rule =
       kNoRule;  // the rule that decided, for the log; for kDeliver the first that changed it
-  uint32_t copies = 1;  // 2: duplicated
+  uint32_t copies = 1;     // 2: duplicated
   bool unwritten = false;  // mark the packets so: they are acknowledged and reach no memory
   uint32_t reorder_by =
       0;  // arrives after so many later packets of the flow (or when none follow soon)

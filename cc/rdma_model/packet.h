@@ -24,11 +24,11 @@ struct Train {
   bool solicited = false;
   bool retransmitted = false;
   bool unwritten = false;  // a fault: the responder acknowledges it and nothing reaches memory
-  uint32_t psn = 0;     // of the first packet in the train
-  uint32_t count = 1;   // packets; a READ request is one packet whatever it asks for
-  uint32_t mtu = 4096;  // bytes
-  uint32_t length = 0;  // payload bytes in this train; for READ the bytes asked for
-  uint32_t offset = 0;  // of this train's first byte in its message
+  uint32_t psn = 0;        // of the first packet in the train
+  uint32_t count = 1;      // packets; a READ request is one packet whatever it asks for
+  uint32_t mtu = 4096;     // bytes
+  uint32_t length = 0;     // payload bytes in this train; for READ the bytes asked for
+  uint32_t offset = 0;     // of this train's first byte in its message
   uint32_t message_length = 0;
   uint32_t imm_data = 0;
   uint32_t rkey = 0;

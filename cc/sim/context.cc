@@ -41,7 +41,11 @@ int Context::Enter(VerbCall call, uint32_t detail) {
     shared_->Note(RecordKind::kVerb, static_cast<uint8_t>(call), nic_->port(1)->id(), 0,
                   static_cast<uint64_t>(verdict.error), hang_ns);
   }
-  if (hang_ns != 0) shared_->loop.RunUntil(now + hang_ns);
+  if (hang_ns != 0 && shared_->hangs != nullptr) {
+    shared_->hangs->OnHang(nic_, call, hang_ns);
+  } else if (hang_ns != 0) {
+    shared_->loop.RunUntil(now + hang_ns);
+  }
   if (verdict.error != 0) return verdict.error;
   if (!gone_) return 0;
   // A device that is gone lets go of what was made on it, unless its provider is of the other kind.
@@ -146,7 +150,7 @@ int Context::ModifyQp(QueuePair* qp, uint32_t mask, rdma::QpState to,
 
 int Context::DestroyQp(QueuePair* qp) {
   if (const int error = Enter(VerbCall::kDestroyQp)) return error;
-  if (qp->retired()) return EINVAL;
+  if (qp->retired() && nic_->host()->alive) return EINVAL;
   qp->Retire();
   --live_qps_;
   --pds_[qp->init().pd].users;

@@ -30,6 +30,14 @@ struct Options {
   uint64_t window_ns = 4000;    // a queue pair sends ahead of its port by so much
 };
 
+// Hears of calls that hang, instead of letting virtual time pass inside them.
+class HangListener {
+ public:
+  virtual ~HangListener() = default;
+  // The call is carried out at once; whoever made it is held up for so long.
+  virtual void OnHang(Nic* nic, rdma::VerbCall call, uint64_t ns) = 0;
+};
+
 // What all parts of one world share.
 struct Shared {
   explicit Shared(const Options& chosen)
@@ -40,6 +48,7 @@ struct Shared {
   Prng chance;  // for what is left open by all specifications: junk fields, keys, numbers
   uint64_t address_generation = 1;  // counts changes of addresses and links of the world
   uint32_t next_qp = 0;             // queue pairs made so far
+  HangListener* hangs = nullptr;    // null: calls that hang let time pass
 
   void Note(RecordKind kind, uint8_t detail, uint32_t port_plus_1, uint32_t qp_plus_1,
             uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {

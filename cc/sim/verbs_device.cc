@@ -240,11 +240,14 @@ int GetPkeyIndex(ibv_context* context, uint8_t number, __be16 pkey) {
 
 class AsyncNotifier final : public ContextListener {
  public:
-  explicit AsyncNotifier(int fd) : fd_(fd) {}
-  void OnAsyncEvent() override { SetReadable(fd_, true); }
+  explicit AsyncNotifier(ibv_context* context) : context_(context) {}
+  void OnAsyncEvent() override {
+    SetReadable(context_->async_fd, true);
+    if (Actors() != nullptr) Actors()->OnAsyncEvent(context_);
+  }
 
  private:
-  const int fd_;
+  ibv_context* const context_;
 };
 
 ibv_context* OpenDevice(ibv_device* device) {
@@ -255,7 +258,7 @@ ibv_context* OpenDevice(ibv_device* device) {
   object->world = VerbsWorld();
   object->core = core;
   object->async_fd = NewEventFd();
-  object->listener = new AsyncNotifier(object->async_fd);
+  object->listener = new AsyncNotifier(&object->verbs.context);
   core->set_listener(object->listener);
   verbs_context& verbs = object->verbs;
   verbs.sz = sizeof(verbs);
@@ -278,7 +281,7 @@ int CloseDevice(ibv_context* context) {
   SimContext* object = Of(context);
   if (const int error = object->world->Close(object->core)) return Fail(error);
   object->core->set_listener(nullptr);
-  close(object->async_fd);
+  if (object->async_fd >= 0) close(object->async_fd);
   delete object->listener;
   delete object;
   return 0;

@@ -12,6 +12,7 @@
 #include <deque>
 
 #include "cc/sim/context.h"
+#include "cc/sim/verbs_table.h"
 #include "cc/sim/world.h"
 
 // <infiniband/verbs.h> makes macros of these names.
@@ -81,6 +82,7 @@ inline SimQp* Of(ibv_qp* qp) { return reinterpret_cast<SimQp*>(qp); }
 // The world of this thread's verbs, and the host whose devices it sees (null: of all).
 World* VerbsWorld();
 Host* VerbsHost();
+VerbsActors* Actors();
 
 // Makes poll(2) find `fd` readable or not.
 void SetReadable(int fd, bool readable);

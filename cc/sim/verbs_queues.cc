@@ -55,7 +55,7 @@ ibv_comp_channel* CreateCompChannel(ibv_context* context) {
 
 int DestroyCompChannel(ibv_comp_channel* channel) {
   if (channel->refcnt != 0) return EBUSY;
-  close(channel->fd);
+  if (channel->fd >= 0) close(channel->fd);
   delete Of(channel);
   return 0;
 }
@@ -141,7 +141,7 @@ int SimPollCq(ibv_cq* cq, int count, ibv_wc* wc) {
       if (n == 0) break;
       ToWc(got, &wc[done++]);
     }
-    if (done > 0 || !again) break;
+    if (done > 0 || !again || Actors() != nullptr) break;
     // Nothing yet: whoever polls in a loop lets time pass.
     VerbsWorld()->loop().RunUntil(VerbsNowNs() + kEmptyPollNs);
   }

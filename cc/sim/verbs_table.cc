@@ -17,11 +17,16 @@ constexpr uint64_t kIdleNs = 1'000'000;
 
 World* g_world = nullptr;
 Host* g_host = nullptr;
+VerbsActors* g_actors = nullptr;
 
 }  // namespace
 
 World* VerbsWorld() { return g_world; }
 Host* VerbsHost() { return g_host; }
+VerbsActors* Actors() { return g_actors; }
+
+void SetVerbsActors(VerbsActors* actors) { g_actors = actors; }
+Nic* NicOf(ibv_context* context) { return Of(context)->core->nic(); }
 
 void SetVerbsWorld(World* world, Host* host) {
   g_world = world;
@@ -35,9 +40,10 @@ void VerbsIdle() {
   loop.RunUntil(std::min(loop.next_ns(), loop.now_ns() + kIdleNs));
 }
 
-int NewEventFd() { return eventfd(0, EFD_CLOEXEC); }
+int NewEventFd() { return g_actors != nullptr ? -1 : eventfd(0, EFD_CLOEXEC); }
 
 void SetReadable(int fd, bool readable) {
+  if (fd < 0) return;
   pollfd state = {fd, POLLIN, 0};
   const bool is_readable = poll(&state, 1, 0) == 1;
   if (is_readable == readable) return;
@@ -49,7 +55,7 @@ void SetReadable(int fd, bool readable) {
   }
 }
 
-bool Blocks(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0; }
+bool Blocks(int fd) { return fd >= 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0; }
 void SetAgain() { errno = EAGAIN; }
 
 const VerbsFunctions& SimVerbs() {

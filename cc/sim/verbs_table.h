@@ -80,6 +80,20 @@ const VerbsFunctions& SimVerbs();
 // their device names). The world outlives all objects made; null: no devices.
 void SetVerbsWorld(World* world, Host* host = nullptr);
 
+// For programs that are actors of the event loop themselves: no time passes inside their calls.
+class VerbsActors {
+ public:
+  virtual ~VerbsActors() = default;
+  // `context` has an event to read. Called from inside the NIC: remember it or schedule something.
+  virtual void OnAsyncEvent(ibv_context* context) = 0;
+};
+// Polling an empty queue returns at once, and contexts have no descriptors. Null: as before. With
+// Shared::hangs set as well, no call lets time pass.
+void SetVerbsActors(VerbsActors* actors);
+
+// The NIC behind a device or context.
+Nic* NicOf(ibv_context* context);
+
 // Lets virtual time pass: to the next event, but a millisecond at most.
 void VerbsIdle();
 // ns; never 0.
