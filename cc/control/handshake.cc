@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -364,7 +365,16 @@ void FrameParser::Reset() {
   frame_ = {};
 }
 
+namespace {
+std::atomic<void (*)(void*, size_t)> random_source{nullptr};
+}  // namespace
+
+void SetRandomSource(void (*fill)(void* bytes, size_t size)) {
+  random_source.store(fill, std::memory_order_relaxed);
+}
+
 void FillRandom(void* bytes, size_t size) {
+  if (auto* const fill = random_source.load(std::memory_order_relaxed)) return fill(bytes, size);
   auto* at = static_cast<uint8_t*>(bytes);
   while (size > 0) {
     const ssize_t n = getrandom(at, size, 0);

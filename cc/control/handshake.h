@@ -167,6 +167,8 @@ class FrameParser {
 
 // Random bytes from the kernel: for secrets, nonces and ids.
 void FillRandom(void* bytes, size_t size);
+// For simulations, which must be repeatable: whose bytes these are instead. Null: the kernel's.
+void SetRandomSource(void (*fill)(void* bytes, size_t size));
 
 }  // namespace railhop::control
 

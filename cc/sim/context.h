@@ -75,6 +75,7 @@ class Context final : public NicListener, public QpOwner {
 
   size_t qp_count() const { return live_qps_; }
   size_t cq_count() const { return live_cqs_; }
+  size_t region_count() const { return regions_.size(); }
 
   // NicListener, QpOwner
   void OnNicEvent(rdma::AsyncEvent event, uint32_t port, QueuePair* qp) override;

@@ -26,6 +26,7 @@ Host* VerbsHost() { return g_host; }
 VerbsActors* Actors() { return g_actors; }
 
 void SetVerbsActors(VerbsActors* actors) { g_actors = actors; }
+Context* CoreOf(ibv_context* context) { return Of(context)->core; }
 Nic* NicOf(ibv_context* context) { return Of(context)->core->nic(); }
 
 void SetVerbsWorld(World* world, Host* host) {

@@ -91,8 +91,9 @@ class VerbsActors {
 // Shared::hangs set as well, no call lets time pass.
 void SetVerbsActors(VerbsActors* actors);
 
-// The NIC behind a device or context.
+// What is behind an open context.
 Nic* NicOf(ibv_context* context);
+Context* CoreOf(ibv_context* context);
 
 // Lets virtual time pass: to the next event, but a millisecond at most.
 void VerbsIdle();

@@ -1,0 +1,485 @@
+#include "cc/sim/plugin_plan.h"
+
+#include <algorithm>
+
+#include "cc/rdma_model/fault_grammar.h"
+
+namespace railhop::sim {
+namespace {
+
+constexpr uint64_t kUs = 1'000;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSecond = 1'000'000'000;
+
+// A number whose size, not its value, is even over the range.
+uint64_t Magnitude(Prng& prng, uint64_t low, uint64_t high) {
+  uint64_t top = low;
+  while (top < high && prng.Chance(0.88)) top *= 2;
+  return low + prng.Below(std::min(top, high) - low + 1);
+}
+
+std::string Us(uint64_t ns) { return std::to_string(std::max<uint64_t>(ns / kUs, 1)) + "us"; }
+
+// ---- hosts and NICs
+
+std::string PciPath(int rail, int rails) {
+  // Two NICs below one switch, four to a NUMA node.
+  const auto hex = [](int n) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    return std::string(1, kDigits[n / 16]) + kDigits[n % 16];
+  };
+  (void)rails;
+  return "0000:" + hex(0x10 + rail / 2 * 0x10) + ":00.0/0000:" + hex(0x11 + rail * 8) + ":00.0";
+}
+
+rdma::Topology DrawTopology(Prng& prng) {
+  rdma::Topology t;
+  const auto hosts = static_cast<int>(2 + prng.Below(prng.Chance(0.3) ? 3 : 1));
+  static constexpr int kRails[] = {1, 2, 2, 2, 3, 4, 4, 8};
+  const int rails = kRails[prng.Below(hosts > 2 ? 7 : 8)];
+  const bool infiniband = prng.Chance(0.2);
+  static constexpr uint32_t kSpeeds[] = {10, 25, 100, 400};
+  const uint32_t speed = kSpeeds[prng.Below(4)];
+  const bool one_net = infiniband || prng.Chance(0.7);
+  for (int rail = 0; rail < (one_net ? 1 : rails); ++rail) {
+    t.nets.push_back("rail" + std::to_string(rail));
+  }
+  // Rails that a router joins, or that are worlds of their own.
+  if (!one_net && prng.Chance(0.5)) {
+    for (int a = 0; a < rails; ++a) {
+      for (int b = 0; b < rails; ++b) {
+        if (a != b) t.routes.push_back({a, b});
+      }
+    }
+  }
+  for (int host = 0; host < hosts; ++host) {
+    t.hosts.push_back("host" + std::to_string(host));
+    for (int rail = 0; rail < rails; ++rail) {
+      rdma::TopologyDevice device;
+      device.name = "nic" + std::to_string(rail);
+      device.host = host;
+      device.node_guid = device.sys_image_guid = rdma::DefaultNodeGuid(host, rail);
+      device.pci_path = PciPath(rail, rails);
+      device.numa_node = rail / 4;
+      rdma::TopologyPort port;
+      port.net = one_net ? 0 : rail;
+      port.speed_gbps = speed;
+      port.pkeys = {0xffff};
+      if (infiniband) {
+        port.link_layer = rdma::LinkLayer::kInfiniBand;
+        port.lid = static_cast<uint32_t>(1 + host * 16 + rail);
+        port.gids.push_back({rdma::GidOf(port.subnet_prefix, rdma::DefaultPortGuid(host, rail, 1)),
+                             rdma::GidType::kIb});
+      } else {
+        const auto address =
+            rdma::ParseAddress("10.0." + std::to_string(rail) + "." + std::to_string(host + 1));
+        port.gids = rdma::EthernetGids(
+            rdma::GidOf(0xfe80000000000000, rdma::DefaultPortGuid(host, rail, 1)), {*address});
+      }
+      device.ports.push_back(port);
+      t.devices.push_back(device);
+    }
+  }
+  return t;
+}
+
+int RailsOf(const rdma::Topology& topology) {
+  return static_cast<int>(topology.devices.size() / topology.hosts.size());
+}
+
+// ---- traffic
+
+uint32_t DrawSize(Prng& prng) {
+  const double kind = prng.Unit();
+  if (kind < 0.06) return 0;
+  if (kind < 0.30) return 1 + static_cast<uint32_t>(prng.Below(256));
+  if (kind < 0.65) return 1 + static_cast<uint32_t>(prng.Below(8192));
+  if (kind < 0.95) return 1 + static_cast<uint32_t>(prng.Below(64 << 10));
+  if (kind < 0.998) return 1 + static_cast<uint32_t>(prng.Below(512 << 10));
+  return 1 + static_cast<uint32_t>(prng.Below(8 << 20));
+}
+
+GroupPlan DrawGroup(Prng& prng, bool grouped, bool one_tag) {
+  GroupPlan group;
+  const uint64_t n = grouped ? 1 + prng.Below(8) : 1;
+  for (uint64_t i = 0; i < n; ++i) {
+    MessagePlan m;
+    m.size = DrawSize(prng);
+    m.room = m.size + static_cast<uint32_t>(prng.Chance(0.3) ? prng.Below(2 * m.size + 100) : 0);
+    m.tag = one_tag ? 7 : static_cast<int>(prng.Below(3));
+    m.misalign = static_cast<uint8_t>(prng.Chance(0.5) ? 0 : prng.Below(64));
+    group.messages.push_back(m);
+    group.send_order.push_back(static_cast<uint8_t>(i));
+  }
+  // Any order, but of one tag in order.
+  for (size_t i = n; i-- > 1;) std::swap(group.send_order[i], group.send_order[prng.Below(i + 1)]);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = i + 1; j < n; ++j) {
+      uint8_t& a = group.send_order[i];
+      uint8_t& b = group.send_order[j];
+      if (group.messages[a].tag == group.messages[b].tag && a > b) std::swap(a, b);
+    }
+  }
+  return group;
+}
+
+PacePlan DrawPace(Prng& prng, uint64_t idle_max_ns) {
+  PacePlan pace;
+  pace.pause_ns = Magnitude(prng, 200, 20 * kUs);
+  static constexpr uint64_t kMax[] = {200 * kUs, 2 * kMs, 20 * kMs};
+  pace.pause_max_ns = kMax[prng.Below(3)];
+  pace.outstanding = static_cast<uint32_t>(1 + prng.Below(prng.Chance(0.5) ? 32 : 4));
+  if (prng.Chance(0.3)) {
+    pace.idle = prng.Chance(0.5) ? 0.1 : 0.5;
+    pace.idle_ns = Magnitude(prng, 10 * kUs, idle_max_ns);
+  }
+  return pace;
+}
+
+std::vector<int> DrawParts(Prng& prng, int rails, int first, bool fused) {
+  std::vector<int> parts = {first};
+  if (!fused || rails == 1) return parts;
+  const auto more = static_cast<int>(1 + prng.Below(static_cast<uint64_t>(std::min(rails, 4) - 1)));
+  for (int i = 1; i <= more; ++i) parts.push_back((first + i) % rails);
+  return parts;
+}
+
+TrafficPlan DrawTraffic(Prng& prng, const PluginPlan& plan) {
+  TrafficPlan t;
+  const rdma::Topology& topology = plan.topology;
+  const int rails = RailsOf(topology);
+  const auto from = static_cast<size_t>(prng.Below(topology.hosts.size()));
+  auto to = static_cast<size_t>(prng.Below(topology.hosts.size() - 1));
+  if (to >= from) ++to;
+  t.sender = topology.hosts[from];
+  t.receiver = topology.hosts[to];
+  const auto rail = static_cast<int>(prng.Below(static_cast<uint64_t>(rails)));
+  const bool fused = prng.Chance(0.25);
+  const bool joined = topology.nets.size() == 1;
+  t.send_parts = DrawParts(prng, rails, rail, fused);
+  t.recv_parts = t.send_parts;
+  // Ends may differ where every NIC reaches every other.
+  if (joined && prng.Chance(0.2)) {
+    t.recv_parts = DrawParts(
+        prng, rails, static_cast<int>(prng.Below(static_cast<uint64_t>(rails))), prng.Chance(0.3));
+  }
+  const bool grouped = prng.Chance(0.3);
+  const bool one_tag = prng.Chance(0.5);
+  const uint64_t groups = 1 + prng.Below(grouped ? 12 : prng.Chance(0.1) ? 150 : 40);
+  for (uint64_t i = 0; i < groups; ++i) t.groups.push_back(DrawGroup(prng, grouped, one_tag));
+  const uint64_t idle_max = plan.trouble == Trouble::kTolerable ? 60 * kSecond : kSecond;
+  t.send_pace = DrawPace(prng, idle_max);
+  t.recv_pace = DrawPace(prng, idle_max);
+  t.seed = prng.Next();
+  t.start_ns = prng.Chance(0.8) ? 0 : prng.Below(5 * kMs);
+  t.close_ns = Magnitude(prng, 10 * kUs, 100 * kMs);
+  t.close_alone = plan.trouble == Trouble::kFaults && prng.Chance(0.05);
+  return t;
+}
+
+// ---- faults
+
+// Where they are seen: a NIC of a connection, or (rarely) any.
+std::string DrawNic(Prng& prng, const PluginPlan& plan) {
+  if (prng.Chance(0.15)) {
+    const auto& device = plan.topology.devices[prng.Below(plan.topology.devices.size())];
+    return plan.topology.hosts[static_cast<size_t>(device.host)] + "/" + device.name;
+  }
+  const TrafficPlan& near = plan.traffic[prng.Below(plan.traffic.size())];
+  const bool send = prng.Chance(0.5);
+  const std::vector<int>& parts = send ? near.send_parts : near.recv_parts;
+  return (send ? near.sender : near.receiver) + "/nic" +
+         std::to_string(parts[prng.Below(parts.size())]);
+}
+
+std::string DrawTrigger(Prng& prng) {
+  switch (prng.Below(4)) {
+    case 1:
+      return " after " + std::to_string(1 + prng.Below(60)) + " messages";
+    case 2:
+      return " after " + std::to_string(1 + prng.Below(200)) + " packets";
+    case 3:
+      return " after " + std::to_string(1 + prng.Below(400)) + "KiB";
+    default:
+      return "";
+  }
+}
+
+std::string DrawFor(Prng& prng, double chance, uint64_t max_ns = 4 * kSecond) {
+  return prng.Chance(chance) ? " for " + Us(Magnitude(prng, 100 * kUs, max_ns)) : "";
+}
+
+std::string DrawEventMode(Prng& prng) {
+  switch (prng.Below(8)) {
+    case 0:
+      return " event lost";
+    case 1:
+      return " event late " + Us(Magnitude(prng, 10 * kUs, 2 * kSecond));
+    case 2:
+      return " event early " + Us(Magnitude(prng, 1 * kUs, 10 * kMs));
+    case 3:
+      return " event doubled";
+    default:
+      return "";
+  }
+}
+
+std::string DrawClass(Prng& prng) {
+  static constexpr const char* kWays[] = {"", " tx", " rx"};
+  static constexpr const char* kClasses[] = {"", " data", " acks"};
+  return std::string(kWays[prng.Below(3)]) + kClasses[prng.Below(3)];
+}
+
+std::string DrawShare(Prng& prng, uint64_t most) {
+  return " " + std::to_string(1 + prng.Below(most)) + "%";
+}
+
+// What no end may call a fault.
+std::string DrawTolerable(Prng& prng) {
+  switch (prng.Below(5)) {
+    case 0:
+      return "delay " + Us(Magnitude(prng, 1 * kUs, 500 * kUs)) + " jitter " +
+             Us(Magnitude(prng, 1 * kUs, 200 * kUs)) + DrawClass(prng);
+    case 1:
+      return "duplicate" + DrawClass(prng) + DrawShare(prng, 10);
+    case 2:
+      return "reorder by " + std::to_string(1 + prng.Below(3)) + DrawClass(prng) +
+             DrawShare(prng, 5);
+    case 3:
+      return "loss" + DrawClass(prng) + " packet " + std::to_string(1 + prng.Below(60)) +
+             " count 1";
+    default:
+      return "cap " + std::to_string(500 + prng.Below(5000)) + "Mb/s";
+  }
+}
+
+std::string DrawPacketFault(Prng& prng) {
+  switch (prng.Below(8)) {
+    case 0:
+    case 1:
+    case 2:
+      return "blackhole" + DrawClass(prng) + DrawTrigger(prng) + DrawFor(prng, 0.6);
+    case 3:
+      return "loss" + DrawClass(prng) + DrawShare(prng, prng.Chance(0.3) ? 90 : 10) +
+             DrawFor(prng, 0.5);
+    case 4:
+      return "delay " + Us(Magnitude(prng, 1 * kUs, 200 * kMs)) + DrawClass(prng) +
+             DrawShare(prng, 50) + DrawFor(prng, 0.5);
+    case 5:
+      return "hold" + DrawClass(prng) + DrawShare(prng, 30) + DrawTrigger(prng) + " for " +
+             Us(Magnitude(prng, 10 * kUs, 3 * kSecond));
+    case 6:
+      return "hold" + DrawClass(prng) + " packet " + std::to_string(1 + prng.Below(60));
+    default:
+      return prng.Chance(0.5) ? "duplicate" + DrawClass(prng) + DrawShare(prng, 30)
+                              : "reorder by " + std::to_string(1 + prng.Below(5)) +
+                                    DrawClass(prng) + DrawShare(prng, 20);
+  }
+}
+
+std::string DrawPortFault(Prng& prng, bool infiniband) {
+  switch (prng.Below(infiniband ? 6 : 8)) {
+    case 0:
+    case 1:
+    case 2:
+      return "down" + DrawTrigger(prng) + DrawFor(prng, 0.7) + DrawEventMode(prng);
+    case 3:
+      return "flap every " + Us(Magnitude(prng, 200 * kUs, 900 * kMs)) + " count " +
+             std::to_string(1 + prng.Below(8));
+    case 4:
+      return "mtu " + std::to_string(256 << prng.Below(5)) + DrawFor(prng, 0.8);
+    case 5:
+      return infiniband ? "lid " + std::to_string(200 + prng.Below(100)) + DrawFor(prng, 0.5)
+                        : "gid move 3 9" + DrawFor(prng, 0.5) + DrawEventMode(prng);
+    case 6:
+      return "gid remove 3" + DrawFor(prng, 0.9);
+    default:
+      return "gid linklocal" + DrawFor(prng, 0.9) + DrawEventMode(prng);
+  }
+}
+
+// Statuses that follow the link or the queue pair, not the buffer.
+std::string DrawHardFault(Prng& prng, PluginPlan* plan) {
+  static constexpr int kOfLink[] = {2, 5, 12, 12, 12, 19, 20, 21};
+  switch (prng.Below(9)) {
+    case 0:
+    case 1:
+      return "complete status " + std::to_string(kOfLink[prng.Below(8)]) +
+             (prng.Chance(0.5) ? " tx" : " rx") + DrawTrigger(prng);
+    case 2:
+      return std::string("wedge") + (prng.Chance(0.5) ? " tx" : " rx") + DrawTrigger(prng);
+    case 3:
+      return "remove" + DrawTrigger(prng);
+    case 4: {
+      static constexpr const char* kCalls[] = {"modify_qp", "create_qp",  "create_cq",
+                                               "reg_mr",    "destroy_qp", "query_port"};
+      return std::string("fail ") + kCalls[prng.Below(6)] +
+             (prng.Chance(0.5) ? " ENOMEM" : " EIO") +
+             (prng.Chance(0.5) ? " count " + std::to_string(1 + prng.Below(3)) : " 30%") +
+             DrawFor(prng, 0.9);
+    }
+    case 5: {
+      plan->hangs = true;
+      static constexpr const char* kCalls[] = {"modify_qp", "destroy_qp", "reg_mr", "query_port"};
+      return std::string("hang ") + kCalls[prng.Below(4)] + " " +
+             Us(Magnitude(prng, 1 * kMs, 20 * kSecond)) + " count " +
+             std::to_string(1 + prng.Below(3));
+    }
+    case 6:
+      plan->hangs = true;
+      return "quirk hang_verbs" + DrawFor(prng, 0.7);
+    case 7: {
+      static constexpr const char* kEvents[] = {"port_err",   "device_fatal",      "gid_change",
+                                                "lid_change", "client_reregister", "port_active"};
+      return std::string("event ") + kEvents[prng.Below(6)];
+    }
+    default: {
+      static constexpr const char* kQuirks[] = {"random_error_fields", "eio_after_removal",
+                                                "retry7_forever"};
+      return std::string("quirk ") + kQuirks[prng.Below(3)];
+    }
+  }
+}
+
+uint64_t DrawTime(Prng& prng) {
+  return prng.Chance(0.3) ? prng.Below(50 * kUs) : Magnitude(prng, 1 * kUs, 300 * kMs);
+}
+
+void DrawChannelFaults(Prng& prng, PluginPlan* plan) {
+  const uint64_t count = prng.Below(prng.Chance(0.3) ? 6 : 2);
+  for (uint64_t i = 0; i < count; ++i) {
+    ChannelFault fault;
+    fault.kind = static_cast<ChannelFault::Kind>(prng.Below(4));
+    fault.at_ns = DrawTime(prng);
+    fault.for_ns = Magnitude(prng, 100 * kUs, 3 * kSecond);
+    fault.host = prng.Below(plan->topology.hosts.size());
+    fault.other = prng.Below(plan->topology.hosts.size() - 1);
+    if (fault.other >= fault.host) ++fault.other;
+    plan->channel.push_back(fault);
+  }
+}
+
+void DrawFaults(Prng& prng, PluginPlan* plan) {
+  const bool infiniband =
+      plan->topology.devices[0].ports[0].link_layer == rdma::LinkLayer::kInfiniBand;
+  const uint64_t count = 1 + prng.Below(prng.Chance(0.3) ? 6 : 2);
+  const uint64_t together = DrawTime(prng);
+  for (uint64_t i = 0; i < count; ++i) {
+    const double kind = prng.Unit();
+    const std::string words = kind < 0.40   ? DrawPacketFault(prng)
+                              : kind < 0.75 ? DrawPortFault(prng, infiniband)
+                                            : DrawHardFault(prng, plan);
+    // Several at once, one after the other, or while the first is being dealt with.
+    const double when = prng.Unit();
+    const uint64_t at = when < 0.3   ? together
+                        : when < 0.6 ? together + Magnitude(prng, 1 * kUs, 20 * kMs)
+                                     : DrawTime(prng);
+    plan->faults.push_back({at, DrawNic(prng, *plan) + " " + words});
+  }
+  if (prng.Chance(0.08)) {
+    plan->unwritten = true;
+    const std::string nic = DrawNic(prng, *plan);
+    const uint64_t at = DrawTime(prng);
+    plan->faults.push_back({at, nic + " unwritten rx" + DrawTrigger(prng)});
+    plan->faults.push_back({at + Magnitude(prng, 1 * kUs, 5 * kMs), nic + " down"});
+  }
+  if (prng.Chance(0.06)) {
+    const uint64_t host = prng.Below(plan->topology.hosts.size());
+    plan->killed[host] = true;
+    plan->faults.push_back({DrawTime(prng), plan->topology.hosts[host] + "/nic0 kill" +
+                                                (prng.Chance(0.5) ? " tx" : " rx") +
+                                                DrawTrigger(prng)});
+  }
+  std::stable_sort(plan->faults.begin(), plan->faults.end(),
+                   [](const PlannedFault& a, const PlannedFault& b) { return a.at_ns < b.at_ns; });
+  plan->heal_ns = plan->faults.back().at_ns + Magnitude(prng, 10 * kMs, 8 * kSecond);
+}
+
+void DrawDatapath(Prng& prng, PluginPlan* plan) {
+  datapath::DatapathConfig& d = plan->datapath;
+  d.ib_qps_per_connection = static_cast<int>(prng.Chance(0.7) ? 1 : 1 + prng.Below(4));
+  d.ib_split_data_on_qps = prng.Chance(0.3);
+  d.ib_adaptive_routing = prng.Chance(0.8) ? -2 : static_cast<int>(prng.Below(2));
+  d.ib_ar_threshold = static_cast<int64_t>(prng.Chance(0.5) ? 8192 : prng.Below(65536));
+  d.ib_use_inline = prng.Chance(0.2);
+  // Small ones make faults show themselves as completions; the default, as silence.
+  d.ib_timeout = static_cast<int>(prng.Chance(0.4) ? 20 : 10 + prng.Below(9));
+  d.ib_retry_cnt = static_cast<int>(prng.Chance(0.6) ? 7 : 1 + prng.Below(7));
+  if (plan->trouble != Trouble::kFaults) {
+    d.ib_timeout = std::max(d.ib_timeout, 18);
+    d.ib_retry_cnt = 7;
+  }
+}
+
+}  // namespace
+
+PluginPlan DrawPluginPlan(uint64_t seed) {
+  Prng prng(seed ^ 0x706c7567);
+  PluginPlan plan;
+  plan.seed = seed;
+  const double trouble = prng.Unit();
+  plan.trouble = trouble < 0.08   ? Trouble::kNone
+                 : trouble < 0.20 ? Trouble::kTolerable
+                                  : Trouble::kFaults;
+  plan.topology = DrawTopology(prng);
+  plan.killed.resize(plan.topology.hosts.size());
+  plan.options.seed = prng.Next();
+  plan.options.latency_ns = Magnitude(prng, 200, 20 * kUs);
+  plan.options.train_packets = 16u << prng.Below(4);
+  plan.options.window_ns = Magnitude(prng, 500, 20 * kUs);
+  plan.channel_delay_ns = Magnitude(prng, 5 * kUs, 20 * kMs);
+  DrawDatapath(prng, &plan);
+  const uint64_t connections = 1 + prng.Below(prng.Chance(0.2) ? 12 : 3);
+  for (uint64_t i = 0; i < connections; ++i) plan.traffic.push_back(DrawTraffic(prng, plan));
+  if (plan.trouble == Trouble::kTolerable) {
+    const uint64_t count = 1 + prng.Below(3);
+    for (uint64_t i = 0; i < count; ++i) {
+      plan.faults.push_back({0, DrawNic(prng, plan) + " " + DrawTolerable(prng)});
+    }
+  }
+  if (plan.trouble == Trouble::kFaults) {
+    DrawFaults(prng, &plan);
+    DrawChannelFaults(prng, &plan);
+  }
+  return plan;
+}
+
+std::string Describe(const PluginPlan& plan) {
+  const auto parts = [](const std::vector<int>& indices) {
+    std::string text;
+    for (const int index : indices) text += (text.empty() ? "nic" : "+") + std::to_string(index);
+    return text;
+  };
+  std::string text = "plugin seed " + std::to_string(plan.seed) + ": " +
+                     std::to_string(plan.topology.hosts.size()) + " hosts, " +
+                     std::to_string(RailsOf(plan.topology)) + " NICs each, " +
+                     std::to_string(plan.topology.nets.size()) + " nets" +
+                     (plan.topology.routes.empty() ? "" : " (routed)") + ", qps " +
+                     std::to_string(plan.datapath.ib_qps_per_connection) + " timeout " +
+                     std::to_string(plan.datapath.ib_timeout) + " retries " +
+                     std::to_string(plan.datapath.ib_retry_cnt) + "\n";
+  for (const TrafficPlan& t : plan.traffic) {
+    uint64_t bytes = 0, messages = 0;
+    for (const GroupPlan& group : t.groups) {
+      messages += group.messages.size();
+      for (const MessagePlan& m : group.messages) bytes += m.size;
+    }
+    text += "  " + t.sender + " " + parts(t.send_parts) + " -> " + t.receiver + " " +
+            parts(t.recv_parts) + ": " + std::to_string(t.groups.size()) + " groups, " +
+            std::to_string(messages) + " messages, " + std::to_string(bytes) + " bytes" +
+            (t.close_alone ? ", closes alone" : "") + "\n";
+  }
+  for (const PlannedFault& fault : plan.faults) {
+    text += "  at " + std::to_string(fault.at_ns / kUs) + " us: " + fault.text + "\n";
+  }
+  static constexpr const char* kKinds[] = {"slow", "break", "outage", "deaf"};
+  for (const ChannelFault& fault : plan.channel) {
+    text += "  at " + std::to_string(fault.at_ns / kUs) + " us: channel host" +
+            std::to_string(fault.host) + " - host" + std::to_string(fault.other) + " " +
+            kKinds[static_cast<size_t>(fault.kind)] + " for " + Us(fault.for_ns) + "\n";
+  }
+  if (plan.heal_ns != 0) text += "  at " + std::to_string(plan.heal_ns / kUs) + " us: heal\n";
+  return text;
+}
+
+}  // namespace railhop::sim

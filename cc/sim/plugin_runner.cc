@@ -1,0 +1,196 @@
+#include "cc/sim/plugin_runner.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/rdma_model/fault_grammar.h"
+#include "cc/sim/plugin_traffic.h"
+#include "cc/sim/plugin_world.h"
+
+namespace railhop::sim {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+// More events than any plan needs: a run that gets here goes in circles.
+constexpr uint64_t kEventsMax = 5'000'000;
+// From the end of all faults to the end of all traffic, virtual.
+constexpr uint64_t kRecoverNs = 200 * kSecond;
+
+// Sets the plan's faults when their time comes, and ends them.
+class FaultPlayer final : public Actor {
+ public:
+  FaultPlayer(PluginWorld* world, const PluginPlan& plan) : world_(world), plan_(plan) {
+    for (size_t i = 0; i < plan.faults.size(); ++i) {
+      world->loop().At(kStartNs + plan.faults[i].at_ns, this, i);
+    }
+    if (plan.heal_ns != 0) world->loop().At(kStartNs + plan.heal_ns, this, plan.faults.size());
+  }
+
+  void OnEvent(uint64_t arg) override {
+    if (arg == plan_.faults.size()) return Heal();
+    Set(plan_.faults[arg].text);
+  }
+
+ private:
+  void Set(const std::string& text) {
+    std::string error;
+    if (!world_->world().Fault(text, &error)) {
+      world_->violations().Add("fault '" + text + "': " + error);
+    }
+  }
+  void Heal() {
+    World& world = world_->world();
+    world.faults().ClearAll();
+    for (const auto& nic : world.nics()) nic->set_quirks(0);
+    rdma::FaultSpec up;
+    up.kind = rdma::FaultKind::kUp;
+    for (Port* port : world.ports()) world.faults().Apply(port, up);
+  }
+
+  PluginWorld* const world_;
+  const PluginPlan& plan_;
+};
+
+class PluginRun {
+ public:
+  PluginRun(const PluginPlan& plan, Memory* memory, bool keep_record)
+      : plan_(plan), world_(plan.topology, plan.options, plan.datapath, &violations_) {
+    if (keep_record) world_.world().recorder().Keep();
+    player_ = std::make_unique<FaultPlayer>(&world_, plan);
+    for (size_t i = 0; i < plan.traffic.size(); ++i) {
+      traffic_.push_back(std::make_unique<PluginTraffic>(&world_, memory, plan.traffic[i], i));
+      traffic_.back()->Start();
+    }
+  }
+
+  void Play() {
+    const uint64_t limit = kStartNs + plan_.heal_ns + kRecoverNs + IdleTime();
+    EventLoop& loop = world_.loop();
+    while (!AllClosed() && loop.events() < kEventsMax && loop.next_ns() <= limit) {
+      if (!loop.Step()) break;
+    }
+    if (loop.events() >= kEventsMax) violations_.Add("goes in circles: events without end");
+    for (const auto& traffic : traffic_) JudgeEnd(*traffic);
+    // What is still under way lands, or nowhere.
+    const uint64_t settle = loop.now_ns() + kSecond;
+    while (AllClosed() && loop.next_ns() <= settle && loop.events() < kEventsMax) loop.Step();
+    for (const auto& traffic : traffic_) traffic->CheckBuffers();
+    JudgeLeaks();
+  }
+
+  void Fill(SeedResult* result) {
+    result->seed = plan_.seed;
+    result->faults = plan_.faults.size() + plan_.channel.size();
+    result->conversations = traffic_.size();
+    for (const auto& traffic : traffic_) {
+      for (const TrafficEnd* end : {traffic->send(), traffic->recv()}) {
+        if (end == nullptr) continue;
+        result->transfers += end->requests();
+        if (end->outcome() != datapath::Outcome::kOk) ++result->failed;
+      }
+      result->bytes += traffic->bytes();
+    }
+    result->events = world_.loop().events();
+    result->virtual_ns = world_.now_ns() - kStartNs;
+    result->record_hash = world_.world().recorder().hash();
+    result->violations = violations_.count();
+    result->texts = violations_.texts();
+    if (world_.world().recorder().records().empty()) return;
+    result->record = world_.world().RecordText();
+  }
+
+  Violations& violations() { return violations_; }
+
+ private:
+  bool AllClosed() const {
+    return std::all_of(traffic_.begin(), traffic_.end(),
+                       [](const auto& traffic) { return traffic->Closed(); });
+  }
+
+  // What NCCL spends computing at most.
+  uint64_t IdleTime() const {
+    uint64_t most = 0;
+    for (const TrafficPlan& t : plan_.traffic) {
+      const auto of = [&t](const PacePlan& pace) {
+        return pace.idle > 0 ? pace.idle_ns * t.groups.size() : 0;
+      };
+      most = std::max(most, of(t.send_pace) + of(t.recv_pace));
+    }
+    return most;
+  }
+
+  bool MayFail(const PluginTraffic& traffic) const {
+    if (plan_.may_fail || plan_.unwritten || traffic.plan().close_alone) return true;
+    return !world_.FindHost(traffic.plan().sender)->alive() ||
+           !world_.FindHost(traffic.plan().receiver)->alive();
+  }
+
+  void JudgeEnd(const PluginTraffic& traffic) {
+    const uint64_t now = world_.now_ns();
+    if (!traffic.refused().empty()) {
+      if (plan_.faults.empty()) {
+        violations_.Add(traffic.Name() + " cannot be made: " + traffic.refused());
+      }
+      return;
+    }
+    for (const bool sends : {true, false}) {
+      const TrafficEnd* end = sends ? traffic.send() : traffic.recv();
+      const std::string name = traffic.Name() + (sends ? ": sender" : ": receiver");
+      if (end == nullptr) {
+        violations_.Add(name + " never came to be");
+      } else if (end->state() == EndState::kRunning) {
+        violations_.Add(absl::StrCat(name, " is not through ", (now - kStartNs) / 1'000'000,
+                                     " ms after the start, ", end->requests(),
+                                     " requests done, the last at ",
+                                     (end->progress_ns() - kStartNs) / 1'000, " us"));
+      } else if (end->outcome() != datapath::Outcome::kOk && !MayFail(traffic)) {
+        violations_.Add(absl::StrCat(name, " got error ", static_cast<int>(end->outcome()), " at ",
+                                     (end->ended_ns() - kStartNs) / 1'000, " us"));
+      } else if (!end->closed()) {
+        violations_.Add(name + " cannot be closed");
+      }
+    }
+  }
+
+  void JudgeLeaks() {
+    if (!AllClosed()) return;
+    for (const auto& host : world_.hosts()) {
+      if (!host->alive()) continue;
+      for (const auto& context : host->devices().contexts()) {
+        const Context& core = *CoreOf(context->raw());
+        if (core.gone()) continue;
+        const size_t qps = core.qp_count(), cqs = core.cq_count(), regions = core.region_count();
+        if (qps + cqs + regions == 0) continue;
+        violations_.Add(absl::StrCat(core.nic()->Name(), " is left with ", qps, " queue pairs, ",
+                                     cqs, " completion queues and ", regions, " registrations"));
+      }
+    }
+  }
+
+  const PluginPlan& plan_;
+  Violations violations_;
+  PluginWorld world_;
+  std::unique_ptr<FaultPlayer> player_;
+  std::vector<std::unique_ptr<PluginTraffic>> traffic_;
+};
+
+}  // namespace
+
+SeedResult PluginRunner::Run(const PluginPlan& plan, bool keep_record) {
+  memory_.Reset();
+  SeedResult result;
+  // Not before there is somebody who deals with them.
+  if (plan.trouble == Trouble::kFaults) return result;
+  PluginRun run(plan, &memory_, keep_record);
+  run.Play();
+  for (const Buffer& buffer : memory_.Damaged()) {
+    run.violations().Add("bytes were written outside a buffer of " + std::to_string(buffer.size()));
+  }
+  run.Fill(&result);
+  return result;
+}
+
+}  // namespace railhop::sim
