@@ -58,11 +58,18 @@ PluginDevices::PluginDevices(World* world, Host* host) {
     physical->is_ethernet = port.link_layer == rdma::LinkLayer::kEthernet;
     physical->gid_index = GidIndexOf(nic);
     physical->rail_id = port.net;
+    std::memcpy(physical->gid.data(), port.gids[static_cast<size_t>(physical->gid_index)].gid.raw,
+                physical->gid.size());
+    physical->pkey = port.pkeys.empty() ? 0xffff : port.pkeys.front();
+    physical->guid = (*context)->guid();
+    physical->pci_path = "/sys/devices/pci0000:00/" + nic.config().pci_path;
+    physical->numa_node = nic.config().numa_node;
+    physical->speed_mbps = static_cast<int>(port.speed_gbps) * 1000;
     auto net = std::make_unique<runtime::NetDevice>();
     net->properties.name = physical->name;
-    net->properties.pci_path = "/sys/devices/pci0000:00/" + nic.config().pci_path;
+    net->properties.pci_path = physical->pci_path;
     net->properties.guid = (*context)->guid();
-    net->properties.speed_mbps = static_cast<int>(port.speed_gbps) * 1000;
+    net->properties.speed_mbps = physical->speed_mbps;
     net->properties.rail_id = port.net;
     net->properties.fused = {physical->id};
     net->parts = {physical.get()};
@@ -74,6 +81,12 @@ PluginDevices::PluginDevices(World* world, Host* host) {
 
 const runtime::NetDevice* PluginDevices::Get(int index) const {
   return index >= 0 && index < Count() ? net_devices_[static_cast<size_t>(index)].get() : nullptr;
+}
+
+std::vector<const runtime::PhysicalDevice*> PluginDevices::Physical() const {
+  std::vector<const runtime::PhysicalDevice*> all;
+  for (const auto& physical : physical_) all.push_back(physical.get());
+  return all;
 }
 
 absl::StatusOr<int> PluginDevices::Fuse(absl::Span<const int> devices) {

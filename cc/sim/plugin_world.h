@@ -42,6 +42,7 @@ class PluginDevices final : public runtime::DeviceSource {
   int Count() const override { return static_cast<int>(net_devices_.size()); }
   const runtime::NetDevice* Get(int index) const override;
   absl::StatusOr<int> Fuse(absl::Span<const int> devices) override;
+  std::vector<const runtime::PhysicalDevice*> Physical() const override;
 
   const std::vector<std::unique_ptr<runtime::PhysicalDevice>>& physical() const {
     return physical_;
