@@ -9,7 +9,10 @@
 // New lanes are not this machine's business: it only says when what was lost may be sent again.
 //
 // The rows are in failover_table.h; docs/reference/failover-machine.md is made from them. Pure:
-// events in, actions out; whoever carries them out may do so later, in this order. Not thread-safe.
+// events in, actions out; whoever carries them out may do so later, in this order. Lanes that never
+// were at this end are not to be given to it (but those of an Offer that is not answered are: their
+// fence is done at once), since one of a place's newer epochs stands for all before it. Not
+// thread-safe.
 #ifndef RAILHOP_CC_ENGINE_FAILOVER_H_
 #define RAILHOP_CC_ENGINE_FAILOVER_H_
 
@@ -21,6 +24,10 @@
 #include "cc/engine/messages.h"
 
 namespace railhop::engine {
+
+namespace failover {
+enum class Do : uint8_t;
+}  // namespace failover
 
 enum class FailoverPhase : uint8_t { kRunning, kAsking, kFencing, kComparing, kOver };
 
@@ -36,6 +43,7 @@ struct FailoverEvent {
     kDrained,     // lanes: retired ones of this end whose work has completed
     kPeerQuiet,   // lanes, cause: Quiet (receiver)
     kGiveUp,      // nothing more is to be hoped for, or the other end has given up, or a close
+    kResumed,     // the machine's own, after each kResume
   };
   Kind kind = Kind::kSuspect;
   LaneIds lanes;
@@ -65,35 +73,67 @@ struct FailoverAction {
 
 class Failover {
  public:
-  Failover(End end, uint32_t epoch) : end_(end), epoch_(epoch) {}
+  // epoch: that of the lanes which the handshake made.
+  Failover(End end, uint32_t epoch)
+      : end_(end), first_epoch_(epoch), epoch_(epoch), episode_(epoch), offered_(epoch) {}
 
   std::vector<FailoverAction> Step(const FailoverEvent& event);
 
   End end() const { return end_; }
   FailoverPhase phase() const { return phase_; }
   uint32_t epoch() const { return epoch_; }
+  // That of the present episode, or the last: what FENCE and RECORD name. An Offer may have taken a
+  // higher one since.
+  uint32_t episode() const { return episode_; }
   // The sender takes a new one for an Offer, when nothing is being fenced or not: epochs only grow.
   uint32_t TakeEpoch() { return ++epoch_; }
-  // The receiver, on an Offer: false if it is of the past.
+  // The receiver, on an Offer: false if it is of the past, that is, older than another Offer that
+  // was adopted. The newest Offer again is not; nor is one that a FENCE has overtaken.
   bool AdoptEpoch(uint32_t epoch);
   // Of the episode: the present one, or the last.
   const LaneIds& lanes() const { return lanes_; }
   Cause cause() const { return cause_; }
-  // Valid when kResume is carried out.
+  // Valid when kResume is carried out, until the next event.
   const Record& peer_record() const { return *peer_record_; }
   // Lanes that are retired and not fenced yet.
   const LaneIds& retiring() const { return retiring_; }
 
+  // Ids of the rows that the last event took: its own, and that of the kResumed that followed it
+  // (nullptr: none did).
+  const char* row() const { return row_; }
+  const char* resumed_row() const { return resumed_row_; }
+
  private:
+  struct Facts;
+
+  void Take(const FailoverEvent& event, std::vector<FailoverAction>* actions);
+  void Carry(failover::Do action, const FailoverEvent& event, const Facts& facts,
+             std::vector<FailoverAction>* actions);
+  Facts Look(const FailoverEvent& event) const;
+  bool IsUnfinished() const;
+  bool IsFenced(LaneId lane) const;
+  bool AreFenced(const LaneIds& lanes) const;
+  void NoteFenced(LaneId lane);
+  void Join(const FailoverEvent& event, const Facts& facts);
+  LaneIds Joined(const LaneIds& lanes) const;
+  Cause CauseOf(const FailoverEvent& event, const Facts& facts) const;
+
   const End end_;
+  const uint32_t first_epoch_;
   FailoverPhase phase_ = FailoverPhase::kRunning;
   uint32_t epoch_;
+  uint32_t episode_;  // <= epoch_
+  uint32_t offered_;  // the newest Offer
   LaneIds lanes_;
-  LaneIds fenced_;    // of lanes_
+  LaneIds fenced_;    // for each place the newest lane that was fenced here: older ones were too
   LaneIds retiring_;  // until they are fenced
   LaneIds quiet_;     // of retiring_: drained at this end
   Cause cause_ = Cause::kNone;
+  Cause hand_over_cause_ = Cause::kNone;
   std::optional<Record> peer_record_;
+  bool has_record_ = false;  // peer_record_ is of this episode
+  const char* row_ = nullptr;
+  const char* resumed_row_ = nullptr;
 };
 
 }  // namespace railhop::engine

@@ -155,7 +155,7 @@ struct LaneCount {
 struct Account {
   EndId to;
   uint32_t serial = 0;
-  uint64_t next_sequence = 0;  // sender: as in SenderRecord; receiver: as in ReceiverRecord
+  uint64_t next_sequence = 0;   // sender: as in SenderRecord; receiver: as in ReceiverRecord
   uint64_t last_announced = 0;  // sender: the highest sequence that it has seen announced
   std::vector<LaneCount> lanes;
   friend bool operator==(const Account&, const Account&) = default;
@@ -208,9 +208,9 @@ struct ProbeEnd {
   friend bool operator==(const ProbeEnd&, const ProbeEnd&) = default;
 };
 struct ProbeOpen {
-  uint32_t probe = 0;   // number given by who opens
-  int from = 0;         // physical id of who opens
-  int to = 0;           // of who answers
+  uint32_t probe = 0;  // number given by who opens
+  int from = 0;        // physical id of who opens
+  int to = 0;          // of who answers
   ProbeEnd end;
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;

@@ -1,5 +1,6 @@
 // The state of one of this process's ports, from events, from reading it, and from commands. One
-// for each port, shared by all connections. Pure. Not thread-safe.
+// for each port, shared by all connections. The rows are in port_health_table.h;
+// docs/reference/port-machine.md is made from them. Pure. Not thread-safe.
 #ifndef RAILHOP_CC_ENGINE_PORT_HEALTH_H_
 #define RAILHOP_CC_ENGINE_PORT_HEALTH_H_
 
@@ -24,24 +25,27 @@ struct PortEvent {
 };
 
 struct PortStep {
-  bool leave = false;     // its lanes are suspect at once
-  bool drain = false;     // its lanes are to be retired in order
+  bool leave = false;      // its lanes are suspect at once
+  bool drain = false;      // its lanes are to be retired in order
   bool try_paths = false;  // probe its paths at once
-  bool announce = false;  // tell the peers
+  bool announce = false;   // tell the peers
   bool resolve_address = false;
 };
 
 class PortHealth {
  public:
   PortStep Step(const PortEvent& event);
-  // What peers are told. kHeld and kDrained also while the port is physically active.
+  // What peers are told: kHeld and kDrained while the port is physically active, else what is read.
   PortState state() const;
   // May new lanes be put on it, as far as this port knows?
   bool MayEnter() const { return state() == PortState::kActive; }
+  // The id of the row that the last event took.
+  const char* row() const { return row_; }
 
  private:
   PortState physical_ = PortState::kActive;  // kActive, kDown or kFatal
   PortState command_ = PortState::kActive;   // kActive (none), kHeld or kDrained
+  const char* row_ = nullptr;
 };
 
 }  // namespace railhop::engine

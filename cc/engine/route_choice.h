@@ -17,13 +17,13 @@ namespace railhop::engine {
 // A candidate.
 struct PathFacts {
   PathId path;
-  bool good = false;        // proved, both ports may be entered, covered
-  bool same_rail = false;   // of the two ports
-  uint8_t distance = 0;     // of the local port from the connection's own: 0 same port, 1 same PCI
-                            // switch, 2 same NUMA node, 3 same host
+  bool good = false;       // proved, both ports may be entered, covered
+  bool same_rail = false;  // of the two ports
+  uint8_t distance = 0;    // of the local port from the connection's own: 0 same port, 1 same PCI
+                           // switch, 2 same NUMA node, 3 same host
   uint8_t remote_distance = 0;  // as far as the peer has told; else 0 same port, 2 another
-  int speed_mbps = 0;       // the smaller of the two
-  int load = 0;             // lanes of other connections on it, of this process
+  int speed_mbps = 0;           // the smaller of the two
+  int load = 0;                 // lanes of other connections on it, of this process
 };
 
 struct RouteWish {
