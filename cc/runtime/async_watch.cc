@@ -109,14 +109,28 @@ void AsyncWatch::Run() {
     uint64_t count;
     [[maybe_unused]] const ssize_t taken = read(wake_fd_, &count, sizeof(count));
     for (size_t i = 0; i < contexts.size(); ++i) {
-      if (fds[i + 1].revents != 0) Read(contexts[i]);
+      const short seen = fds[i + 1].revents;
+      if (seen == 0) continue;
+      const bool took_any = Read(contexts[i]);
+      // A device that is gone leaves a descriptor that is ready for ever.
+      if (!took_any && (seen & (POLLERR | POLLHUP | POLLNVAL)) != 0) Drop(contexts[i]);
     }
   }
 }
 
-void AsyncWatch::Read(verbs::Context* context) {
+void AsyncWatch::Drop(verbs::Context* context) {
+  {
+    absl::MutexLock lock(&mutex_);
+    contexts_.erase(std::remove(contexts_.begin(), contexts_.end(), context), contexts_.end());
+  }
+  handle_({.context = context, .type = IBV_EVENT_DEVICE_FATAL});
+}
+
+bool AsyncWatch::Read(verbs::Context* context) {
   ibv_async_event raw;
+  bool took_any = false;
   while (context->table().get_async_event(context->raw(), &raw) == 0) {
+    took_any = true;
     AsyncEvent event = {.context = context, .type = raw.event_type};
     switch (raw.event_type) {
       case IBV_EVENT_QP_FATAL:
@@ -145,6 +159,7 @@ void AsyncWatch::Read(verbs::Context* context) {
     context->table().ack_async_event(&raw);
     handle_(event);
   }
+  return took_any;
 }
 
 }  // namespace railhop::runtime

@@ -44,7 +44,10 @@ class AsyncWatch {
 
  private:
   void Run();
-  void Read(verbs::Context* context);
+  // Whether there was any.
+  bool Read(verbs::Context* context);
+  // No more events come from it; that is one itself.
+  void Drop(verbs::Context* context);
   void Wake();
 
   const std::function<void(const AsyncEvent&)> handle_;

@@ -44,6 +44,18 @@ std::string RealPciPath(const std::string& sys_path) {
   return path;
 }
 
+int NumaNode(const std::string& pci_path) {
+  if (pci_path.empty()) return -1;
+  const int fd = open((pci_path + "/numa_node").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  char text[16] = {};
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  // The kernel writes -1 where it does not know.
+  return n <= 0 || text[0] < '0' || text[0] > '9' ? -1
+                                                  : static_cast<int>(strtol(text, nullptr, 10));
+}
+
 std::string MergedPciPath(std::string path, bool merge_virtual) {
   if (path.size() < kVirtualDigits) return path;
   path[path.size() - 1] = '0';

@@ -14,6 +14,9 @@ namespace railhop::runtime {
 // sys_path: the device's folder, such as "/sys/class/infiniband/mlx5_0".
 std::string RealPciPath(const std::string& sys_path);
 
+// The NUMA node of a PCI function by its folder (RealPciPath); -1 if it is not told.
+int NumaNode(const std::string& pci_path);
+
 // The path with the function's number set to 0, so that the ports of a card count as one PCI
 // device; with merge_virtual the device's number as well, so that its virtual functions do too.
 // This is the pciPath that NCCL gets. "" gives "". Source: NCCL v2.30.7-1

@@ -1,5 +1,7 @@
 #include "cc/runtime/device_table.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -115,7 +117,9 @@ void DeviceTable::LookAt(ibv_device* device, std::vector<Candidate>* up) {
   for (int port = 1; port <= attr->phys_port_cnt; ++port) {
     LookAtPort(context->get(), *attr, static_cast<uint8_t>(port), up, &wanted);
   }
-  if (wanted) contexts_.push_back(*std::move(context));
+  if (!wanted) return;
+  absl::MutexLock lock(&mutex_);
+  contexts_.push_back(*std::move(context));
 }
 
 void DeviceTable::LookAtPort(verbs::Context* context, const ibv_device_attr& attr, uint8_t port,
@@ -128,7 +132,7 @@ void DeviceTable::LookAtPort(verbs::Context* context, const ibv_device_attr& att
     return;
   }
   if (!LinkIsUsable(*state)) return;
-  if (!HasPkey(*context, port)) {
+  if (Pkey(*context, port) == 0) {
     Complain(absl::StrCat(PortName(*context, port), " is left out: NCCL_IB_PKEY=",
                           rules_.pkey_index, " is no entry of its P_Key table"));
     return;
@@ -149,11 +153,11 @@ void DeviceTable::LookAtPort(verbs::Context* context, const ibv_device_attr& att
   }
 }
 
-bool DeviceTable::HasPkey(const verbs::Context& context, uint8_t port) const {
+uint16_t DeviceTable::Pkey(const verbs::Context& context, uint8_t port) const {
   __be16 key = 0;
+  if (table_->query_pkey(context.raw(), port, rules_.pkey_index, &key) != 0) return 0;
   // 0x7fff of a key is its number; 0 is an unused entry.
-  return table_->query_pkey(context.raw(), port, rules_.pkey_index, &key) == 0 &&
-         (be16toh(key) & 0x7fff) != 0;
+  return (be16toh(key) & 0x7fff) == 0 ? 0 : be16toh(key);
 }
 
 void DeviceTable::SortByPlace(std::vector<Candidate>* candidates) const {
@@ -167,11 +171,8 @@ void DeviceTable::SortByPlace(std::vector<Candidate>* candidates) const {
   *candidates = std::move(sorted);
 }
 
-absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& attr) {
-  if (physical_.size() >= kPhysicalMax || net_devices_.size() >= kNetDevicesMax) {
-    return absl::OkStatus();
-  }
-  RAILHOP_RETURN_IF_ERROR(PlaneIndex(candidate.plane));
+std::unique_ptr<PhysicalDevice> DeviceTable::MakePhysical(const Candidate& candidate,
+                                                          const ibv_port_attr& attr) const {
   verbs::Context* const context = candidate.context;
   auto device = std::make_unique<PhysicalDevice>();
   device->id = static_cast<int>(physical_.size());
@@ -183,6 +184,21 @@ absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& a
   device->relaxed_ordering = rules_.relaxed_ordering && verbs::ProbeRelaxedOrdering(context);
   device->rail_id = candidate.rail;
   device->plane_id = candidate.plane;
+  device->pkey = Pkey(*context, candidate.port);
+  device->guid = context->guid();
+  device->pci_path = candidate.full_path;
+  device->numa_node = NumaNode(candidate.full_path);
+  device->speed_mbps = Speed(*context, attr, candidate.port);
+  return device;
+}
+
+absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& attr) {
+  if (physical_.size() >= kPhysicalMax || net_devices_.size() >= kNetDevicesMax) {
+    return absl::OkStatus();
+  }
+  RAILHOP_RETURN_IF_ERROR(PlaneIndex(candidate.plane));
+  verbs::Context* const context = candidate.context;
+  std::unique_ptr<PhysicalDevice> device = MakePhysical(candidate, attr);
   const GidChoice gid = FindGid(*context, attr, candidate.port);
   device->gid_index = gid.index;
   if (!gid.doubt.empty()) {
@@ -195,7 +211,7 @@ absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& a
   properties.pci_path = MergedPciPath(candidate.full_path, rules_.merge_virtual);
   properties.guid = candidate.guid;
   properties.ptr_support = device->ptr_support;
-  properties.speed_mbps = Speed(*context, attr, candidate.port);
+  properties.speed_mbps = device->speed_mbps;
   properties.port = candidate.port;
   for (const auto& other : net_devices_) {
     // Ports of a card are told apart by how many of its functions come before.
@@ -212,9 +228,8 @@ absl::Status DeviceTable::Add(const Candidate& candidate, const ibv_port_attr& a
   properties.max_coll_bytes = kMaxCollBytes;
   net->parts = {device.get()};
   if (const absl::StatusOr<ibv_gid> raw = context->QueryGid(candidate.port, gid.index); raw.ok()) {
-    std::array<uint8_t, 16> bytes;
-    std::memcpy(bytes.data(), raw->raw, bytes.size());
-    gid_text_[device->id] = GidText(bytes);
+    std::memcpy(device->gid.data(), raw->raw, device->gid.size());
+    gid_text_[device->id] = GidText(device->gid);
   }
   physical_.push_back(std::move(device));
   net_devices_.push_back(std::move(net));
@@ -237,24 +252,7 @@ absl::StatusOr<int> DeviceTable::PlaneIndex(int plane) {
 
 GidChoice DeviceTable::FindGid(const verbs::Context& context, const ibv_port_attr& attr,
                                uint8_t port) const {
-  const auto read = [&](int index) -> std::optional<GidEntry> {
-    if (index < 0 || index >= attr.gid_tbl_len) return std::nullopt;
-    const absl::StatusOr<ibv_gid> gid = context.QueryGid(port, index);
-    if (!gid.ok()) return std::nullopt;
-    GidEntry entry;
-    std::memcpy(entry.raw.data(), gid->raw, entry.raw.size());
-    ibv_gid_entry full = {};
-    if (table_->query_gid_ex != nullptr &&
-        table_->query_gid_ex(context.raw(), port, static_cast<uint32_t>(index), &full, 0,
-                             sizeof full) == 0) {
-      entry.roce_version = full.gid_type == IBV_GID_TYPE_ROCE_V2   ? 2
-                           : full.gid_type == IBV_GID_TYPE_ROCE_V1 ? 1
-                                                                   : 0;
-    } else {
-      entry.roce_version = RoceVersionFromSysfs(rules_.root + context.sysfs_path(), port, index);
-    }
-    return entry;
-  };
+  const GidReader read = GidsOf(context, port, attr.gid_tbl_len, rules_.root);
   return ChooseGid(rules_.gid, attr.link_layer == IBV_LINK_LAYER_ETHERNET, attr.gid_tbl_len, read);
 }
 
@@ -285,11 +283,16 @@ std::vector<std::string> DeviceTable::Complaints() const {
 
 void DeviceTable::ExplainNoDevice(int listed) {
   const std::vector<std::string> waiting = WaitingPorts();
+  bool opened;
+  {
+    absl::ReaderMutexLock lock(&mutex_);
+    opened = !contexts_.empty();
+  }
   if (listed == 0) {
     Complain("libibverbs lists no RDMA device");
   } else if (!waiting.empty()) {
     Complain(absl::StrCat("no port is up (waiting: ", absl::StrJoin(waiting, ", "), ")"));
-  } else if (contexts_.empty() && closed_.empty() && Complaints().empty()) {
+  } else if (!opened && closed_.empty() && Complaints().empty()) {
     Complain(absl::StrCat("NCCL_IB_HCA selects none of the ", listed,
                           " devices, or none has a usable port"));
   }
@@ -420,6 +423,75 @@ int DeviceTable::JoinPorts() {
                 static_cast<int>(net_devices_.size()) - 1);
   }
   return joined;
+}
+
+void DeviceTable::Readopt(const PhysicalDevice& lost, verbs::Context* context,
+                          const ibv_port_attr& attr) {
+  const Candidate candidate{.context = context,
+                            .port = lost.port,
+                            .rail = lost.rail_id,
+                            .plane = lost.plane_id,
+                            .full_path = RealPciPath(rules_.root + context->sysfs_path())};
+  std::unique_ptr<PhysicalDevice> device = MakePhysical(candidate, attr);
+  device->replaces = lost.id;
+  device->gid_index = FindGid(*context, attr, lost.port).index;
+  // Known again by the address that it had; it may come later than the device.
+  device->gid = lost.gid;
+  if (device->pkey == 0) device->pkey = lost.pkey;
+  if (const auto text = gid_text_.find(lost.id); text != gid_text_.end()) {
+    gid_text_[device->id] = text->second;
+  }
+  for (std::unique_ptr<NetDevice>& net : net_devices_) {
+    const auto part = std::find(net->parts.begin(), net->parts.end(), &lost);
+    if (part == net->parts.end()) continue;
+    auto renewed = std::make_unique<NetDevice>(*net);
+    renewed->parts[static_cast<size_t>(part - net->parts.begin())] = device.get();
+    retired_.push_back(std::exchange(net, std::move(renewed)));
+  }
+  RAILHOP_LOG(kInfo, "%s:%d is back as %s: new connections use it", lost.name.c_str(), lost.port,
+              device->name.c_str());
+  physical_.push_back(std::move(device));
+}
+
+int DeviceTable::Rescan(absl::Span<const int> gone) {
+  int added = JoinPorts();
+  std::vector<const PhysicalDevice*> lost;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& device : physical_) {
+      const bool renewed = std::any_of(physical_.begin(), physical_.end(), [&](const auto& other) {
+        return other->replaces == device->id;
+      });
+      const bool is_gone = std::find(gone.begin(), gone.end(), device->id) != gone.end();
+      if (is_gone && !renewed && device->guid != 0) lost.push_back(device.get());
+    }
+  }
+  if (lost.empty()) return added;
+  verbs::ForEachDevice(*table_, [&](ibv_device* found) {
+    const uint64_t guid = be64toh(table_->get_device_guid(found));
+    const auto same = [guid](const PhysicalDevice* device) { return device->guid == guid; };
+    if (std::none_of(lost.begin(), lost.end(), same)) return;
+    absl::StatusOr<std::unique_ptr<verbs::Context>> context = verbs::Context::Open(table_, found);
+    if (!context.ok()) return;
+    bool used = false;
+    for (const PhysicalDevice*& device : lost) {
+      if (device->guid != guid) continue;
+      const absl::StatusOr<ibv_port_attr> attr = (*context)->QueryPort(device->port);
+      if (!attr.ok() || !LinkIsUsable(*attr)) continue;
+      absl::MutexLock lock(&mutex_);
+      if (physical_.size() >= kPhysicalMax) continue;
+      Readopt(*device, context->get(), *attr);
+      // A second device of this GUID is another one.
+      static const PhysicalDevice kFound;
+      device = &kFound;
+      used = true;
+      ++added;
+    }
+    if (!used) return;
+    absl::MutexLock lock(&mutex_);
+    contexts_.push_back(*std::move(context));
+  }).IgnoreError();
+  return added;
 }
 
 std::vector<std::string> DeviceTable::WaitingPorts() const {

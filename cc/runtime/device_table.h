@@ -23,6 +23,7 @@
 #include "cc/config/options.h"
 #include "cc/runtime/gid_choice.h"
 #include "cc/runtime/net_device.h"
+#include "cc/runtime/port_facts.h"
 #include "cc/verbs/context.h"
 
 namespace railhop::runtime {
@@ -44,12 +45,13 @@ struct DeviceRules {
 
   // *notes: what could not be used as written.
   static DeviceRules From(const config::Options& options, std::vector<std::string>* notes);
+  PortRules ports() const { return {gid, pkey_index, root}; }
 };
 
 // Thread-safe.
 class DeviceTable final : public DeviceSource {
  public:
-  static constexpr int kPhysicalMax = 32;
+  static constexpr int kPhysicalMax = 32;  // bits of a registration's mask
   static constexpr int kNetDevicesMax = 256;
 
   // Opens the devices. None found is no error: Count() is 0 then, and Complaints() says why.
@@ -63,6 +65,8 @@ class DeviceTable final : public DeviceSource {
   const NetDevice* Get(int index) const override;
   absl::StatusOr<int> Fuse(absl::Span<const int> devices) override;
   std::vector<const PhysicalDevice*> Physical() const override;
+  // JoinPorts, and takes devices of the gone ones' GUIDs on again. Up to kPhysicalMax in all.
+  int Rescan(absl::Span<const int> gone) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What a person may need to act on, one sentence each: devices that do not open, P_Keys that do
   // not exist, addresses that reach nobody, why there is no device. Those of ports
@@ -100,10 +104,18 @@ class DeviceTable final : public DeviceSource {
   void LookAt(ibv_device* device, std::vector<Candidate>* up);
   void LookAtPort(verbs::Context* context, const ibv_device_attr& attr, uint8_t port,
                   std::vector<Candidate>* up, bool* wanted);
-  bool HasPkey(const verbs::Context& context, uint8_t port) const;
+  // 0 = no such entry, or an unused one.
+  uint16_t Pkey(const verbs::Context& context, uint8_t port) const;
   void SortByPlace(std::vector<Candidate>* candidates) const;
   // Adds a physical device and its net device. Errors: InvalidArgument (planes).
   absl::Status Add(const Candidate& candidate, const ibv_port_attr& attr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What Add and Readopt have in common; no address yet.
+  std::unique_ptr<PhysicalDevice> MakePhysical(const Candidate& candidate,
+                                               const ibv_port_attr& attr) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A device that is back, in place of the lost one.
+  void Readopt(const PhysicalDevice& lost, verbs::Context* context, const ibv_port_attr& attr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<int> PlaneIndex(int plane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   GidChoice FindGid(const verbs::Context& context, const ibv_port_attr& attr, uint8_t port) const;
@@ -116,13 +128,15 @@ class DeviceTable final : public DeviceSource {
   const DeviceRules rules_;
   const bool peer_memory_;
   // Written by Discover alone.
-  std::vector<std::unique_ptr<verbs::Context>> contexts_;
   std::vector<std::string> closed_;  // devices that are wanted and do not open, with the reason
 
   mutable absl::Mutex mutex_;
+  std::vector<std::unique_ptr<verbs::Context>> contexts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> complaints_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PhysicalDevice>> physical_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<NetDevice>> net_devices_ ABSL_GUARDED_BY(mutex_);
+  // Those whose device is gone; pointers to them stay good.
+  std::vector<std::unique_ptr<NetDevice>> retired_ ABSL_GUARDED_BY(mutex_);
   std::vector<Candidate> waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> planes_ ABSL_GUARDED_BY(mutex_);  // planes met, -1 first; the index is its bit
   std::map<int, std::string> gid_text_ ABSL_GUARDED_BY(mutex_);  // by PhysicalDevice::id

@@ -3,13 +3,17 @@
 // NCCL registers the same buffers for each connection; a registration costs a system call and room
 // in the NIC's tables, so memory that is already covered is only counted. Ranges are rounded to
 // whole pages, as the device pins them anyway.
+//
+// No lock is held in a verbs call: one that hangs holds up only those who want the same memory.
 #ifndef RAILHOP_CC_RUNTIME_REGISTRATION_CACHE_H_
 #define RAILHOP_CC_RUNTIME_REGISTRATION_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -20,11 +24,18 @@
 namespace railhop::runtime {
 
 struct Registration {
+  enum class State : uint8_t { kMaking, kReady, kEnding, kFailed };
+
   uintptr_t begin = 0;
   uintptr_t end = 0;
   bool is_dmabuf = false;
-  int users = 0;  // guarded by the cache
+  // Guarded by the cache:
+  int users = 0;
+  State state = State::kMaking;
   std::unique_ptr<verbs::MemoryRegion> region;
+  // Of the region; they do not change once it is made.
+  uint32_t local_key = 0;
+  uint32_t remote_key = 0;
 };
 
 // Thread-safe.
@@ -44,21 +55,30 @@ class RegistrationCache {
   // acquired again).
   absl::Status Release(Registration* registration);
 
+  // The device is gone: what is left is dropped without a call, and nothing new is made. What
+  // somebody holds stays readable as long as the cache, and must not be released any more.
+  void Abandon();
+
   // Registrations that exist.
   size_t size() const;
 
  private:
   using Map = std::multimap<uintptr_t, std::unique_ptr<Registration>>;
+  using Region = absl::StatusOr<std::unique_ptr<verbs::MemoryRegion>>;
 
+  // Covers the range already, or is to be made by `make`.
+  absl::StatusOr<Registration*> Take(uintptr_t begin, uintptr_t end, bool is_dmabuf,
+                                     const std::function<Region()>& make);
   Registration* FindCovering(uintptr_t begin, uintptr_t end, bool is_dmabuf)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Registration* Insert(std::unique_ptr<Registration> registration)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Erase(const Registration* registration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   verbs::Context* const context_;
   const bool relaxed_ordering_;
   mutable absl::Mutex mutex_;
   Map by_begin_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Registration>> dropped_ ABSL_GUARDED_BY(mutex_);
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace railhop::runtime

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -66,7 +67,7 @@ void ThreadExecutor::Shared::Work(const std::shared_ptr<Shared>& self, WorkerId 
         return self->stopping || !worker->tasks.empty();
       };
       self->mutex.Await(absl::Condition(&ready));
-      if (self->stopping) {
+      if (worker->tasks.empty()) {
         worker->over = true;
         return;
       }
@@ -155,16 +156,11 @@ int64_t ThreadExecutor::StuckFor(int physical) const {
 bool ThreadExecutor::Stop(int64_t bound_ns) {
   std::map<WorkerId, std::thread> ended;
   bool clean;
-  std::deque<Task> dropped;
   std::vector<Job> dropped_done;
   {
     absl::MutexLock lock(&shared_->mutex);
     if (shared_->stopping) return shared_->AllOver();
     shared_->stopping = true;
-    for (auto& [id, worker] : shared_->workers) {
-      for (Task& task : worker.tasks) dropped.push_back(std::move(task));
-      worker.tasks.clear();
-    }
     dropped_done.swap(shared_->done);
     const auto all_over = [&] {
       shared_->mutex.AssertHeld();
@@ -178,6 +174,8 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
         ended[id] = std::move(worker.thread);
       } else {
         worker.thread.detach();
+        // Not even destroyed: that may be a verbs call too.
+        new std::deque<Task>(std::exchange(worker.tasks, {}));
       }
     }
     shared_->wake = [] {};

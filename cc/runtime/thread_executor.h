@@ -32,10 +32,10 @@ class ThreadExecutor final : public Executor {
   bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) override;
   int64_t StuckFor(int physical) const override;
 
-  // Drops the jobs that have not begun, and waits for those that have. false: some hang. Their
-  // threads are left behind on purpose, since nothing can end them, and so must be all that their
-  // jobs use: the devices' contexts are not closed then. The library itself stays loaded (it is
-  // linked with -z nodelete).
+  // Takes no more jobs, and waits until those that are queued have ended; no `done` is kept. false:
+  // some hang. Their threads are left behind on purpose, since nothing can end them, and so must be
+  // all that their jobs use: the devices' contexts are not closed then. What is queued behind them
+  // never runs. The library itself stays loaded (it is linked with -z nodelete).
   bool Stop(int64_t bound_ns);
 
  private:

@@ -13,6 +13,11 @@ namespace railhop::verbs {
 // as EIO.
 absl::Status VerbsError(absl::string_view device, absl::string_view call, int error_number);
 
+// The errno that a status was made of by VerbsError, through contexts that were added; 0 if none.
+int ErrnoOf(const absl::Status& status);
+// Whether it says that the device is gone: EIO, ENODEV or ENXIO.
+bool SaysGone(const absl::Status& status);
+
 }  // namespace railhop::verbs
 
 #endif  // RAILHOP_CC_VERBS_VERBS_ERROR_H_

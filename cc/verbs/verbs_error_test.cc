@@ -27,5 +27,14 @@ TEST(VerbsError, Code_ByWhatTheCallerShouldDo) {
   EXPECT_TRUE(absl::IsInternal(VerbsError("d", "c", EBUSY)));
 }
 
+TEST(VerbsError, Errno_KeptForTheCaller) {
+  EXPECT_EQ(ErrnoOf(VerbsError("d", "c", -ENODEV)), ENODEV);
+  EXPECT_EQ(ErrnoOf(absl::InternalError("no verbs call")), 0);
+  EXPECT_EQ(ErrnoOf(absl::OkStatus()), 0);
+  EXPECT_TRUE(SaysGone(VerbsError("d", "c", EIO)));
+  EXPECT_TRUE(SaysGone(VerbsError("d", "c", ENODEV)));
+  EXPECT_FALSE(SaysGone(VerbsError("d", "c", ENOMEM)));
+}
+
 }  // namespace
 }  // namespace railhop::verbs

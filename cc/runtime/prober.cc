@@ -1,0 +1,719 @@
+#include "cc/runtime/prober.h"
+
+#include <algorithm>
+#include <limits>
+#include <list>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cc/base/prng.h"
+
+namespace railhop::runtime {
+namespace {
+
+using engine::InstanceId;
+using engine::PathId;
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMs = 1'000'000;
+
+// An offer that has no answer is said again after this, growing.
+constexpr int64_t kOfferAgainNs = 50 * kMs;
+constexpr int64_t kOfferAgainMaxNs = 5'000 * kMs;
+// A queue pair that nobody waits for is made again after this, growing, while it keeps ending.
+constexpr int64_t kRemakeNs = 50 * kMs;
+constexpr int64_t kRemakeMaxNs = 30'000 * kMs;
+// Probes of one path that are asked for faster share a queue pair that is being made.
+constexpr int kOutstandingMax = 4;
+// Queue pairs of one path at once: one that works or worked, and a fresh one.
+constexpr size_t kLinksMax = 2;
+constexpr size_t kGrantsMax = 3;
+
+// A probe is looked for often at first, since most come back within microseconds.
+int64_t LookAgain(int64_t age_ns) {
+  if (age_ns < 2 * kMs) return kMs / 5;
+  if (age_ns < 20 * kMs) return kMs;
+  return 5 * kMs;
+}
+
+// The exponent with which a queue pair tries for about `ns` in its eight attempts.
+uint8_t TimeoutFor(int64_t ns) {
+  uint8_t exponent = 8;
+  while (exponent < 20 && (int64_t{4096} << exponent) * 8 < ns) ++exponent;
+  return exponent;
+}
+
+struct PathKey {
+  InstanceId peer = 0;
+  PathId path;
+  friend auto operator<=>(const PathKey&, const PathKey&) = default;
+};
+
+// A queue pair of either role. Jobs have it, one after the other; the driver's thread only touches
+// `made` and `status` when no job is under way.
+struct Link {
+  uint32_t number = 0;
+  PathKey key;  // of an answering one: from the opener's side, so key.path.remote is ours
+  const PhysicalDevice* device = nullptr;
+  LaneMaker::MadeProbe made;
+  absl::Status status;
+  enum class State : uint8_t {
+    kMaking,   // a job makes it
+    kOffered,  // waits for the answer
+    kRaising,  // a job raises it
+    kReady,
+    kOver,
+  } state = State::kMaking;
+  bool job_ended = false;
+  int outstanding = 0;
+  bool asked = false;    // the probe that is waited for is on it
+  bool doubted = false;  // a probe on it was not answered
+  int64_t posted_at = 0;
+  int64_t offer_at = 0;
+  int64_t offer_pause = kOfferAgainNs;
+};
+using LinkPtr = std::shared_ptr<Link>;
+
+struct Path {
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;
+  std::list<LinkPtr> links;  // the newest last
+  int64_t deadline = 0;      // of the probe that is waited for; 0 = none
+  int64_t sent_at = 0;
+  bool fresh = false;  // and it wants a new queue pair, which has not been opened yet
+  int64_t remake_at = 0;
+  int64_t remake_pause = 0;
+  std::string why;  // the last thing that went wrong
+};
+
+struct Grant {
+  LinkPtr link;
+  engine::ProbeOpen open;
+  bool answered = false;
+  engine::ProbeAnswer answer;
+};
+
+class Bucket {
+ public:
+  Bucket(int per_second, int at_once)
+      : per_second_(std::max(per_second, 1)), at_once_(at_once), tokens_(at_once) {}
+
+  bool Take(int64_t now_ns) {
+    const double earned = static_cast<double>(now_ns - last_) * per_second_ / 1e9;
+    if (last_ != 0) tokens_ = std::min<double>(at_once_, tokens_ + earned);
+    last_ = now_ns;
+    if (tokens_ < 1) return false;
+    tokens_ -= 1;
+    return true;
+  }
+  int64_t pause_ns() const { return 1'000'000'000 / per_second_; }
+
+ private:
+  const int per_second_;
+  const int at_once_;
+  double tokens_;
+  int64_t last_ = 0;
+};
+
+}  // namespace
+
+class Prober::Impl {
+ public:
+  Impl(DeviceSource* devices, const LaneMaker* maker, Executor* executor,
+       const ProberOptions& options)
+      : devices_(devices),
+        maker_(maker),
+        executor_(executor),
+        options_(options),
+        timeout_(TimeoutFor(options.stall_ns)),
+        opens_(options.opens_per_second, options.opens_at_once),
+        grants_allowed_(options.opens_per_second, options.opens_at_once),
+        prng_(options.seed) {}
+  ~Impl() {
+    for (auto& [key, path] : paths_) {
+      for (LinkPtr& link : path.links) Discard(std::move(link), false);
+    }
+    for (auto& [id, grant] : grants_) Discard(std::move(grant.link), false);
+  }
+
+  void Want(const PathKey& key, uint8_t service_level, uint8_t traffic_class, int64_t now_ns);
+  void Unwant(const PathKey& key);
+  void Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t deadline_ns);
+  void Take(InstanceId peer, const engine::Message& message, int64_t now_ns);
+  void SessionUp(InstanceId peer, int64_t now_ns);
+  void Forget(InstanceId peer);
+  void DeviceFailed(int physical);
+  std::vector<Result> Poll(int64_t now_ns);
+  std::vector<Outgoing> TakeOutgoing() { return std::exchange(outgoing_, {}); }
+  int64_t next_due() const;
+  Counters counters() const;
+
+ private:
+  // By the opener's number.
+  using GrantId = std::pair<InstanceId, uint32_t>;
+
+  const PhysicalDevice* Device(int physical) const;
+  // Hands it to its worker to end; tell: the peer hears of it.
+  void Discard(LinkPtr link, bool tell, bool by_opener = true);
+  void Open(const PathKey& key, Path* path, int64_t now_ns);
+  void Post(Path* path, Link* link, int64_t now_ns);
+  bool HasLink(const Path& path, Link::State state) const;
+  bool Opening(const Path& path) const {
+    return HasLink(path, Link::State::kMaking) || HasLink(path, Link::State::kOffered) ||
+           HasLink(path, Link::State::kRaising);
+  }
+
+  void StepPath(const PathKey& key, Path* path, int64_t now_ns);
+  // False: it is over.
+  bool StepLink(const PathKey& key, Path* path, const LinkPtr& link, int64_t now_ns);
+  bool PollLink(const PathKey& key, Path* path, Link* link);
+  void MakeLink(const LinkPtr& link);
+  void RaiseLink(const PathKey& key, const Path& path, const LinkPtr& link,
+                 const engine::ProbeEnd& remote);
+  void Offer(const Path& path, Link* link, int64_t now_ns);
+  void Answered(const PathKey& key, Path* path);
+  void Unanswered(const PathKey& key, Path* path, std::string why);
+  void StepGrants();
+
+  void TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int64_t now_ns);
+  void TakeAnswer(InstanceId peer, const engine::ProbeAnswer& answer);
+  void TakeClose(InstanceId peer, const engine::ProbeClose& close);
+  void DropOldGrants(InstanceId peer, const engine::ProbeOpen& open);
+  static engine::ProbeEnd EndOf(const LaneMaker::MadeProbe& made);
+
+  DeviceSource* const devices_;
+  const LaneMaker* const maker_;
+  Executor* const executor_;
+  const ProberOptions options_;
+  const uint8_t timeout_;
+  Bucket opens_;
+  Bucket grants_allowed_;
+  Prng prng_;
+  uint32_t next_number_ = 1;
+  std::map<PathKey, Path> paths_;
+  std::map<GrantId, Grant> grants_;
+  std::vector<Result> results_;
+  std::vector<Outgoing> outgoing_;
+  Counters counters_;
+  int open_now_ = 0;
+  int64_t now_ns_ = 0;  // of the last call
+};
+
+const PhysicalDevice* Prober::Impl::Device(int physical) const {
+  for (const PhysicalDevice* device : devices_->Physical()) {
+    if (device->id == physical) return device;
+  }
+  return nullptr;
+}
+
+void Prober::Impl::Discard(LinkPtr link, bool tell, bool by_opener) {
+  if (link == nullptr) return;
+  if (by_opener) --open_now_;
+  if (tell) {
+    outgoing_.push_back(
+        {link->key.peer, engine::ProbeClose{.probe = link->number, .by_opener = by_opener}});
+  }
+  link->state = Link::State::kOver;
+  const int physical = link->device->id;
+  // The last one who has it ends it, and that is to be the worker.
+  executor_->Run(
+      physical,
+      [link = std::move(link)] {
+        link->made.lane.qp.reset();
+        link->made.cq.reset();
+      },
+      nullptr);
+}
+
+bool Prober::Impl::HasLink(const Path& path, Link::State state) const {
+  return std::any_of(path.links.begin(), path.links.end(),
+                     [state](const LinkPtr& link) { return link->state == state; });
+}
+
+void Prober::Impl::Want(const PathKey& key, uint8_t service_level, uint8_t traffic_class,
+                        int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  const auto [found, is_new] = paths_.try_emplace(key);
+  if (!is_new) return;
+  found->second.service_level = service_level;
+  found->second.traffic_class = traffic_class;
+}
+
+void Prober::Impl::Unwant(const PathKey& key) {
+  const auto found = paths_.find(key);
+  if (found == paths_.end()) return;
+  for (LinkPtr& link : found->second.links) Discard(std::move(link), true);
+  paths_.erase(found);
+}
+
+void Prober::Impl::Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t deadline_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  Path* const path = &paths_[key];
+  // What has come back by now says nothing of this probe.
+  for (const LinkPtr& link : path->links) {
+    if (link->state == Link::State::kReady && !PollLink(key, path, link.get())) {
+      link->state = Link::State::kOver;
+    }
+  }
+  path->deadline = std::max(deadline_ns, now_ns);
+  path->sent_at = now_ns;
+  ++counters_.sent;
+  for (const LinkPtr& link : path->links) link->asked = false;
+  // One that has let a probe go unanswered may be at fault itself.
+  const bool doubted = std::any_of(path->links.begin(), path->links.end(),
+                                   [](const LinkPtr& link) { return link->doubted; });
+  path->fresh = (fresh || doubted) && !Opening(*path);
+  StepPath(key, path, now_ns);
+}
+
+void Prober::Impl::MakeLink(const LinkPtr& link) {
+  link->job_ended = false;
+  executor_->Run(
+      link->device->id,
+      [link, maker = maker_] {
+        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, 0);
+        link->status = made.status();
+        if (made.ok()) link->made = *std::move(made);
+      },
+      [link] { link->job_ended = true; });
+}
+
+void Prober::Impl::Open(const PathKey& key, Path* path, int64_t now_ns) {
+  path->remake_pause = std::clamp(2 * path->remake_pause, kRemakeNs, kRemakeMaxNs);
+  path->remake_at =
+      now_ns + path->remake_pause + static_cast<int64_t>(prng_.Below(path->remake_pause / 4 + 1));
+  const PhysicalDevice* const device = Device(key.path.local);
+  if (device == nullptr) {
+    path->why = absl::StrCat("there is no local device ", key.path.local);
+    return;
+  }
+  if (open_now_ >= options_.queue_pairs_max) {
+    path->why =
+        absl::StrCat("all ", options_.queue_pairs_max, " queue pairs for probes are in use");
+    ++counters_.refused;
+    return;
+  }
+  if (!opens_.Take(now_ns)) {
+    path->remake_at = now_ns + opens_.pause_ns();
+    return;
+  }
+  while (path->links.size() >= kLinksMax) {
+    Discard(std::move(path->links.front()), true);
+    path->links.pop_front();
+  }
+  const auto link = std::make_shared<Link>();
+  link->number = next_number_++;
+  link->key = key;
+  link->device = device;
+  path->links.push_back(link);
+  path->fresh = false;
+  ++open_now_;
+  ++counters_.opened;
+  MakeLink(link);
+}
+
+engine::ProbeEnd Prober::Impl::EndOf(const LaneMaker::MadeProbe& made) {
+  engine::ProbeEnd end;
+  end.qp_number = made.lane.qp->number();
+  end.start_psn = made.lane.start_psn;
+  end.mtu = made.port.mtu;
+  end.lid = made.port.lid;
+  end.gid = made.port.gid;
+  return end;
+}
+
+void Prober::Impl::Offer(const Path& path, Link* link, int64_t now_ns) {
+  engine::ProbeOpen open;
+  open.probe = link->number;
+  open.from = link->key.path.local;
+  open.to = link->key.path.remote;
+  open.end = EndOf(link->made);
+  open.service_level = path.service_level;
+  open.traffic_class = path.traffic_class;
+  outgoing_.push_back({link->key.peer, open});
+  link->offer_at =
+      now_ns + link->offer_pause + static_cast<int64_t>(prng_.Below(link->offer_pause / 4 + 1));
+  link->offer_pause = std::min(2 * link->offer_pause, kOfferAgainMaxNs);
+}
+
+void Prober::Impl::RaiseLink(const PathKey& key, const Path& path, const LinkPtr& link,
+                             const engine::ProbeEnd& remote) {
+  (void)key;
+  link->state = Link::State::kRaising;
+  link->job_ended = false;
+  executor_->Run(
+      link->device->id,
+      [link, remote, maker = maker_, service_level = path.service_level,
+       traffic_class = path.traffic_class, timeout = timeout_] {
+        link->status =
+            maker->RaiseProbe(&link->made, *link->device, remote, link->made.port.is_ethernet,
+                              service_level, traffic_class, timeout);
+      },
+      [link] { link->job_ended = true; });
+}
+
+void Prober::Impl::Post(Path* path, Link* link, int64_t now_ns) {
+  link->asked = true;
+  // What is under way on it already says the same when it completes.
+  if (link->outstanding >= kOutstandingMax) return;
+  ibv_send_wr request = {};
+  request.wr_id = link->number;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  const int error = link->made.lane.qp->PostSend(&request);
+  if (error != 0) {
+    link->state = Link::State::kOver;
+    path->why = absl::StrCat("a probe was refused (errno ", error, ")");
+    return;
+  }
+  ++link->outstanding;
+  link->posted_at = now_ns;
+}
+
+void Prober::Impl::Answered(const PathKey& key, Path* path) {
+  path->remake_pause = 0;
+  path->why.clear();
+  for (const LinkPtr& link : path->links) link->doubted = false;
+  if (path->deadline == 0) return;
+  path->deadline = 0;
+  path->fresh = false;
+  ++counters_.answered;
+  results_.push_back({.peer = key.peer, .path = key.path, .answered = true});
+}
+
+void Prober::Impl::Unanswered(const PathKey& key, Path* path, std::string why) {
+  if (path->deadline == 0) return;
+  path->deadline = 0;
+  path->fresh = false;
+  for (const LinkPtr& link : path->links) {
+    if (link->state == Link::State::kReady) link->doubted = true;
+  }
+  ++counters_.unanswered;
+  results_.push_back(
+      {.peer = key.peer, .path = key.path, .answered = false, .why = std::move(why)});
+}
+
+// Takes its completions. False: it is over.
+bool Prober::Impl::PollLink(const PathKey& key, Path* path, Link* link) {
+  ibv_wc entries[8];
+  const int count = link->outstanding == 0 ? 0 : link->made.cq->Poll(8, entries);
+  for (int i = 0; i < count; ++i) {
+    link->outstanding = std::max(link->outstanding - 1, 0);
+    if (entries[i].status == IBV_WC_SUCCESS) {
+      Answered(key, path);
+      continue;
+    }
+    path->why = absl::StrCat("a probe ended in error (status ", entries[i].status,
+                             ", vendor error ", entries[i].vendor_err, ")");
+    return false;
+  }
+  if (count >= 0) return true;
+  path->why = "the probe's completion queue cannot be polled";
+  return false;
+}
+
+bool Prober::Impl::StepLink(const PathKey& key, Path* path, const LinkPtr& link, int64_t now_ns) {
+  switch (link->state) {
+    case Link::State::kMaking:
+      if (!link->job_ended) return true;
+      if (!link->status.ok()) break;
+      link->state = Link::State::kOffered;
+      Offer(*path, link.get(), now_ns);
+      return true;
+    case Link::State::kOffered:
+      if (now_ns >= link->offer_at) Offer(*path, link.get(), now_ns);
+      return true;
+    case Link::State::kRaising:
+      if (!link->job_ended) return true;
+      if (!link->status.ok()) break;
+      link->state = Link::State::kReady;
+      [[fallthrough]];
+    case Link::State::kReady:
+      if (!PollLink(key, path, link.get())) return false;
+      if (path->deadline != 0 && !link->asked) Post(path, link.get(), now_ns);
+      return link->state == Link::State::kReady;
+    case Link::State::kOver:
+      return false;
+  }
+  path->why = std::string(link->status.message());
+  return false;
+}
+
+void Prober::Impl::StepPath(const PathKey& key, Path* path, int64_t now_ns) {
+  bool lost = false;
+  for (auto i = path->links.begin(); i != path->links.end();) {
+    if (StepLink(key, path, *i, now_ns)) {
+      ++i;
+      continue;
+    }
+    lost = true;
+    LinkPtr link = std::move(*i);
+    i = path->links.erase(i);
+    Discard(std::move(link), true);
+  }
+  const bool ready = HasLink(*path, Link::State::kReady);
+  const bool opening = Opening(*path);
+  if (lost && !ready && !opening) Unanswered(key, path, path->why);
+  // A fresh one that works takes the place of those before it.
+  if (path->links.size() > 1 && path->links.back()->state == Link::State::kReady &&
+      path->deadline == 0 && !path->links.back()->doubted) {
+    while (path->links.size() > 1) {
+      Discard(std::move(path->links.front()), true);
+      path->links.pop_front();
+    }
+  }
+  if (!opening) {
+    const bool asked = path->deadline != 0 && (path->fresh || !ready);
+    // Whoever waits for it gets it at once, once for each Send.
+    const bool due = now_ns >= path->remake_at || (asked && path->sent_at == now_ns && !lost);
+    if (due && (asked || !ready)) Open(key, path, now_ns);
+  }
+  if (path->deadline != 0 && now_ns >= path->deadline) {
+    std::string why = path->why;
+    if (why.empty()) {
+      why = HasLink(*path, Link::State::kReady)
+                ? absl::StrCat("no answer within ", (now_ns - path->sent_at) / kMs, " ms")
+                : "no queue pair for a probe could be opened in time";
+    }
+    Unanswered(key, path, std::move(why));
+  }
+}
+
+void Prober::Impl::StepGrants() {
+  for (auto i = grants_.begin(); i != grants_.end();) {
+    Grant& grant = i->second;
+    const InstanceId peer = i->first.first;
+    if (!grant.link->job_ended || grant.answered) {
+      ++i;
+      continue;
+    }
+    grant.answered = true;
+    grant.answer.probe = grant.open.probe;
+    if (grant.link->status.ok()) {
+      grant.link->state = Link::State::kReady;
+      grant.answer.end = EndOf(grant.link->made);
+      outgoing_.push_back({peer, grant.answer});
+      ++i;
+      continue;
+    }
+    grant.answer.error = std::string(grant.link->status.message());
+    outgoing_.push_back({peer, grant.answer});
+    ++counters_.refused;
+    Discard(std::move(grant.link), false, false);
+    i = grants_.erase(i);
+  }
+}
+
+std::vector<Prober::Result> Prober::Impl::Poll(int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  for (auto& [key, path] : paths_) StepPath(key, &path, now_ns);
+  StepGrants();
+  return std::exchange(results_, {});
+}
+
+int64_t Prober::Impl::next_due() const {
+  if (!results_.empty() || !outgoing_.empty()) return now_ns_;
+  int64_t due = kNever;
+  for (const auto& [key, path] : paths_) {
+    if (path.deadline != 0) due = std::min(due, path.deadline);
+    bool usable = false;
+    for (const LinkPtr& link : path.links) {
+      if (link->state == Link::State::kOffered) due = std::min(due, link->offer_at);
+      if (link->state == Link::State::kOver || link->job_ended) {
+        if (link->state != Link::State::kReady && link->state != Link::State::kOffered) {
+          due = std::min(due, now_ns_);
+        }
+      }
+      usable = usable || link->state == Link::State::kReady;
+      // Nobody waits for what is late: it is taken with the next probe.
+      if (link->state == Link::State::kReady && link->outstanding > 0 && path.deadline != 0) {
+        due = std::min(due, now_ns_ + LookAgain(now_ns_ - link->posted_at));
+      }
+    }
+    if (!Opening(path) && (!usable || (path.fresh && path.deadline != 0))) {
+      due = std::min(due, path.remake_at);
+    }
+  }
+  for (const auto& [id, grant] : grants_) {
+    if (grant.link->job_ended && !grant.answered) due = std::min(due, now_ns_);
+  }
+  return due;
+}
+
+void Prober::Impl::DropOldGrants(InstanceId peer, const engine::ProbeOpen& open) {
+  size_t same = 0;
+  for (const auto& [id, grant] : grants_) {
+    if (id.first == peer && grant.open.from == open.from && grant.open.to == open.to) ++same;
+  }
+  for (auto i = grants_.lower_bound({peer, 0}); same >= kGrantsMax && i != grants_.end();) {
+    if (i->first.first != peer) break;
+    if (i->second.open.from != open.from || i->second.open.to != open.to) {
+      ++i;
+      continue;
+    }
+    Discard(std::move(i->second.link), false, false);
+    i = grants_.erase(i);
+    --same;
+  }
+}
+
+void Prober::Impl::TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int64_t now_ns) {
+  const auto found = grants_.find({peer, open.probe});
+  if (found != grants_.end()) {
+    if (found->second.answered) outgoing_.push_back({peer, found->second.answer});
+    return;
+  }
+  // The peer says it again.
+  if (!grants_allowed_.Take(now_ns)) return;
+  DropOldGrants(peer, open);
+  const PhysicalDevice* const device = Device(open.to);
+  std::string error;
+  if (device == nullptr) error = absl::StrCat("there is no device ", open.to, " here");
+  if (open.end.mtu < IBV_MTU_256 || open.end.mtu > IBV_MTU_4096) error = "no such MTU";
+  if (static_cast<int>(grants_.size()) >= options_.queue_pairs_max) {
+    error = absl::StrCat("all ", options_.queue_pairs_max, " queue pairs for probes are in use");
+  }
+  if (!error.empty()) {
+    ++counters_.refused;
+    outgoing_.push_back({peer, engine::ProbeAnswer{.probe = open.probe, .error = error}});
+    return;
+  }
+  const auto link = std::make_shared<Link>();
+  link->number = open.probe;
+  link->key = {peer, {open.from, open.to}};
+  link->device = device;
+  grants_[{peer, open.probe}] = {.link = link, .open = open};
+  ++counters_.granted;
+  executor_->Run(
+      device->id,
+      [link, open, maker = maker_, timeout = timeout_] {
+        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, 0);
+        link->status = made.status();
+        if (!made.ok()) return;
+        link->made = *std::move(made);
+        link->status =
+            maker->RaiseProbe(&link->made, *link->device, open.end, link->made.port.is_ethernet,
+                              open.service_level & 0xf, open.traffic_class, timeout);
+      },
+      [link] { link->job_ended = true; });
+}
+
+void Prober::Impl::TakeAnswer(InstanceId peer, const engine::ProbeAnswer& answer) {
+  for (auto& [key, path] : paths_) {
+    if (key.peer != peer) continue;
+    for (const LinkPtr& link : path.links) {
+      if (link->number != answer.probe || link->state != Link::State::kOffered) continue;
+      if (answer.error.empty() && answer.end.mtu >= IBV_MTU_256 && answer.end.mtu <= IBV_MTU_4096) {
+        RaiseLink(key, path, link, answer.end);
+      } else {
+        path.why = "the peer could not answer a probe: " + answer.error;
+        link->state = Link::State::kOver;
+      }
+      return;
+    }
+  }
+}
+
+void Prober::Impl::TakeClose(InstanceId peer, const engine::ProbeClose& close) {
+  if (close.by_opener) {
+    const auto found = grants_.find({peer, close.probe});
+    if (found == grants_.end()) return;
+    Discard(std::move(found->second.link), false, false);
+    grants_.erase(found);
+    return;
+  }
+  for (auto& [key, path] : paths_) {
+    if (key.peer != peer) continue;
+    for (const LinkPtr& link : path.links) {
+      if (link->number != close.probe) continue;
+      // A job may have it; it is dropped when that has ended, or is discarded behind it.
+      link->state = Link::State::kOver;
+      path.why = "the peer has closed the probe's queue pair";
+    }
+  }
+}
+
+void Prober::Impl::Take(InstanceId peer, const engine::Message& message, int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  if (const auto* open = std::get_if<engine::ProbeOpen>(&message)) TakeOpen(peer, *open, now_ns);
+  if (const auto* answer = std::get_if<engine::ProbeAnswer>(&message)) TakeAnswer(peer, *answer);
+  if (const auto* close = std::get_if<engine::ProbeClose>(&message)) TakeClose(peer, *close);
+}
+
+void Prober::Impl::SessionUp(InstanceId peer, int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  for (auto& [key, path] : paths_) {
+    if (key.peer != peer) continue;
+    path.remake_at = std::min(path.remake_at, now_ns);
+    for (const LinkPtr& link : path.links) {
+      link->offer_at = std::min(link->offer_at, now_ns);
+      link->offer_pause = kOfferAgainNs;
+    }
+  }
+}
+
+void Prober::Impl::Forget(InstanceId peer) {
+  for (auto i = paths_.lower_bound({peer, {std::numeric_limits<int>::min(), 0}});
+       i != paths_.end() && i->first.peer == peer; i = paths_.erase(i)) {
+    for (LinkPtr& link : i->second.links) Discard(std::move(link), false);
+  }
+  for (auto i = grants_.lower_bound({peer, 0}); i != grants_.end() && i->first.first == peer;
+       i = grants_.erase(i)) {
+    Discard(std::move(i->second.link), false, false);
+  }
+}
+
+void Prober::Impl::DeviceFailed(int physical) {
+  for (auto& [key, path] : paths_) {
+    if (key.path.local != physical) continue;
+    for (const LinkPtr& link : path.links) link->state = Link::State::kOver;
+    path.why = "the local device has failed";
+    path.remake_pause = kRemakeMaxNs;
+    Unanswered(key, &path, path.why);
+  }
+  for (auto i = grants_.begin(); i != grants_.end();) {
+    if (i->second.open.to != physical) {
+      ++i;
+      continue;
+    }
+    Discard(std::move(i->second.link), true, false);
+    i = grants_.erase(i);
+  }
+}
+
+Prober::Counters Prober::Impl::counters() const {
+  Counters counters = counters_;
+  counters.open_now = open_now_;
+  counters.granted_now = static_cast<int>(grants_.size());
+  return counters;
+}
+
+Prober::Prober(DeviceSource* devices, const LaneMaker* maker, Executor* executor,
+               const ProberOptions& options)
+    : impl_(std::make_unique<Impl>(devices, maker, executor, options)) {}
+
+Prober::~Prober() = default;
+
+void Prober::Want(InstanceId peer, PathId path, uint8_t service_level, uint8_t traffic_class,
+                  int64_t now_ns) {
+  impl_->Want({peer, path}, service_level, traffic_class, now_ns);
+}
+void Prober::Unwant(InstanceId peer, PathId path) { impl_->Unwant({peer, path}); }
+void Prober::Send(InstanceId peer, PathId path, bool fresh, int64_t now_ns, int64_t deadline_ns) {
+  impl_->Send({peer, path}, fresh, now_ns, deadline_ns);
+}
+void Prober::Take(InstanceId peer, const engine::Message& message, int64_t now_ns) {
+  impl_->Take(peer, message, now_ns);
+}
+void Prober::SessionUp(InstanceId peer, int64_t now_ns) { impl_->SessionUp(peer, now_ns); }
+void Prober::Forget(InstanceId peer) { impl_->Forget(peer); }
+void Prober::DeviceFailed(int physical) { impl_->DeviceFailed(physical); }
+std::vector<Prober::Result> Prober::Poll(int64_t now_ns) { return impl_->Poll(now_ns); }
+std::vector<Prober::Outgoing> Prober::TakeOutgoing() { return impl_->TakeOutgoing(); }
+int64_t Prober::next_due() const { return impl_->next_due(); }
+Prober::Counters Prober::counters() const { return impl_->counters(); }
+
+}  // namespace railhop::runtime
