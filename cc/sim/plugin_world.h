@@ -113,6 +113,7 @@ class PluginWorld final : public VerbsActors, public HangListener {
 
   // For how long the calls since the last question hold their caller up.
   uint64_t TakeHeldUp();
+  void AddHeldUp(uint64_t ns) { held_up_ns_ += ns; }
   Caller caller() const { return caller_; }
 
   // Events of devices that wait to be read, oldest first.
