@@ -38,6 +38,17 @@ class HangListener {
   virtual void OnHang(Nic* nic, rdma::VerbCall call, uint64_t ns) = 0;
 };
 
+// Sees what is written into memory.
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  // A WRITE is posted to `qp`.
+  virtual void OnPostWrite(const QueuePair& qp, uint64_t address, uint64_t length) = 0;
+  // Bytes are about to land over `qp`, which is their receiver.
+  virtual void OnWrite(const QueuePair& qp, uint64_t address, const uint8_t* bytes,
+                       uint32_t length) = 0;
+};
+
 // What all parts of one world share.
 struct Shared {
   explicit Shared(const Options& chosen)
@@ -48,7 +59,8 @@ struct Shared {
   Prng chance;  // for what is left open by all specifications: junk fields, keys, numbers
   uint64_t address_generation = 1;  // counts changes of addresses and links of the world
   uint32_t next_qp = 0;             // queue pairs made so far
-  HangListener* hangs = nullptr;    // null: calls that hang let time pass
+  WriteObserver* writes = nullptr;
+  HangListener* hangs = nullptr;  // null: calls that hang let time pass
 
   void Note(RecordKind kind, uint8_t detail, uint32_t port_plus_1, uint32_t qp_plus_1,
             uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {

@@ -130,8 +130,8 @@ PacePlan DrawPace(Prng& prng, uint64_t idle_max_ns) {
   pace.pause_max_ns = kMax[prng.Below(3)];
   pace.outstanding = static_cast<uint32_t>(1 + prng.Below(prng.Chance(0.5) ? 32 : 4));
   if (prng.Chance(0.3)) {
-    pace.idle = prng.Chance(0.5) ? 0.1 : 0.5;
-    pace.idle_ns = Magnitude(prng, 10 * kUs, idle_max_ns);
+    pace.idle = prng.Chance(0.5) ? 0.05 : 0.5;
+    pace.idle_ns = Magnitude(prng, 10 * kUs, pace.idle > 0.1 ? idle_max_ns / 20 : idle_max_ns);
   }
   return pace;
 }

@@ -12,7 +12,8 @@ using datapath::Outcome;
 using datapath::Request;
 
 constexpr uint64_t kUntouched = 0x7e57;  // salt of the pattern of room that is not filled
-constexpr uint64_t kUsedUp = 0x0dead;    // salt of what a sender's buffer is used for afterwards
+constexpr uint64_t kPauseMaxNs = 50'000'000;
+constexpr uint64_t kUsedUp = 0x0dead;  // salt of what a sender's buffer is used for afterwards
 
 // Whether a call went well; faults that are being dealt with are none of NCCL's business.
 bool IsFine(Outcome outcome) { return outcome == Outcome::kOk; }
@@ -43,8 +44,8 @@ bool Untouched(const Place& place, size_t* where) {
 // Places of one end.
 class Places {
  public:
-  Places(PluginTraffic* traffic, PluginHost* host, const runtime::NetDevice* device)
-      : traffic_(traffic), host_(host), device_(device) {}
+  Places(PluginTraffic* traffic, PluginHost* host, const runtime::NetDevice* device, bool receives)
+      : traffic_(traffic), host_(host), device_(device), receives_(receives) {}
 
   // Null: memory could not be registered.
   Place* Take(size_t size, size_t misalign) {
@@ -62,6 +63,9 @@ class Places {
     if (!registered.ok()) {
       problem_ = std::string(registered.message());
       return nullptr;
+    }
+    if (receives_) {
+      traffic_->world()->judge().Add(made->buffer.data(), made->buffer.size(), traffic_->Name());
     }
     made->busy = true;
     places_.push_back(std::move(made));
@@ -95,6 +99,7 @@ class Places {
   PluginTraffic* const traffic_;
   PluginHost* const host_;
   const runtime::NetDevice* const device_;
+  const bool receives_;
   std::vector<std::unique_ptr<Place>> places_;
   std::string problem_;
 };
@@ -143,8 +148,11 @@ void TrafficEnd::OnEvent(uint64_t arg) {
   if (moved) {
     progress_ns_ = now;
     pause_ns_ = pace_.pause_ns;
+    vain_ = 0;
   } else {
-    pause_ns_ = std::min(pause_ns_ * 2, pace_.pause_max_ns);
+    // Who waits for long is looked at less often: it costs events and finds nothing.
+    const uint64_t most = pace_.pause_max_ns << std::min<uint64_t>(++vain_ / 64, 8);
+    pause_ns_ = std::min({pause_ns_ * 2, most, std::max(pace_.pause_max_ns, kPauseMaxNs)});
   }
   uint64_t pause = pause_ns_ / 2 + prng_.Below(pause_ns_);
   if (idle_until_ns_ > now) pause = idle_until_ns_ - now;
@@ -179,6 +187,8 @@ void TrafficEnd::Fail(Outcome outcome, const std::string& what) {
   if (state_ != EndState::kRunning) return;
   outcome_ = outcome;
   state_ = EndState::kFailed;
+  what_ = what;
+  OnFailed();
   if (outcome == Outcome::kMisuse) Violation(what + " was called misuse");
 }
 
@@ -193,7 +203,7 @@ class SendEnd final : public TrafficEnd {
   SendEnd(PluginTraffic* traffic, const TrafficPlan& plan)
       : TrafficEnd(traffic, traffic->connection()->sender, plan.send_pace, plan.seed * 2 + 1),
         groups_(plan.groups),
-        places_(traffic, host_, traffic->connection()->send->device) {}
+        places_(traffic, host_, traffic->connection()->send->device, false) {}
 
   Places& places() { return places_; }
 
@@ -224,6 +234,8 @@ class SendEnd final : public TrafficEnd {
   absl::Status Close() override {
     absl::Status closed = connection()->Close();
     if (!closed.ok()) return closed;
+    traffic_->world()->judge().RemoveFifo(
+        reinterpret_cast<const void*>(traffic_->connection()->hello.memory_address));
     outstanding_.clear();
     return places_.DeregisterAll();
   }
@@ -322,7 +334,7 @@ class RecvEnd final : public TrafficEnd {
   RecvEnd(PluginTraffic* traffic, const TrafficPlan& plan)
       : TrafficEnd(traffic, traffic->connection()->receiver, plan.recv_pace, plan.seed * 2 + 2),
         groups_(plan.groups),
-        places_(traffic, host_, traffic->connection()->recv->device) {}
+        places_(traffic, host_, traffic->connection()->recv->device, true) {}
 
   Places& places() { return places_; }
 
@@ -351,8 +363,17 @@ class RecvEnd final : public TrafficEnd {
   absl::Status Close() override {
     absl::Status closed = connection()->Close();
     if (!closed.ok()) return closed;
+    if (state_ != EndState::kFailed) OnFailed();
     outstanding_.clear();
     return places_.DeregisterAll();
+  }
+  // Nothing may land any more: the connection is over at this end.
+  void OnFailed() override {
+    for (const Posted& posted : outstanding_) {
+      for (const Place* place : posted.places) {
+        traffic_->world()->judge().Close(place->buffer.data());
+      }
+    }
   }
 
  private:
@@ -392,6 +413,7 @@ class RecvEnd final : public TrafficEnd {
       const MessagePlan& message = groups_[posted.group].messages[i];
       const uint64_t pattern = traffic_->PatternOf(posted.group, i);
       Place& place = *posted.places[i];
+      traffic_->world()->judge().Close(place.buffer.data());
       const std::string where = absl::StrCat("receive ", i, " of group ", posted.group);
       if (sizes[i] != static_cast<int>(message.size)) {
         Violation(
@@ -446,6 +468,7 @@ class RecvEnd final : public TrafficEnd {
       return false;
     }
     if (request == nullptr) return false;
+    for (const Place* place : ready_) traffic_->world()->judge().Open(place->buffer.data());
     outstanding_.push_back({request, group_, std::move(ready_)});
     ready_.clear();
     ++group_;
@@ -493,6 +516,8 @@ void PluginTraffic::OnEvent(uint64_t) {
     return;
   }
   connection_ = *std::move(made);
+  world_->judge().AddFifo(reinterpret_cast<const void*>(connection_->hello.memory_address),
+                          sizeof(datapath::SenderMemory::fifo), Name());
   send_ = std::make_unique<SendEnd>(this, plan_);
   recv_ = std::make_unique<RecvEnd>(this, plan_);
 }

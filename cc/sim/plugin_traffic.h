@@ -71,6 +71,7 @@ class TrafficEnd : public Actor {
   uint64_t requests() const { return requests_; }
   bool closed() const { return closed_; }
   datapath::Outcome outcome() const { return outcome_; }  // kFailed: the first error
+  const std::string& what() const { return what_; }       // and of which call
 
   void OnEvent(uint64_t arg) override;
   // Wakes it soon: something has happened that its thread would find at its next look.
@@ -84,6 +85,8 @@ class TrafficEnd : public Actor {
   virtual bool Finished() const = 0;
   virtual datapath::Outcome Again() = 0;  // any call, after an error
   virtual absl::Status Close() = 0;
+  // The connection has just ended in an error.
+  virtual void OnFailed() {}
 
   void Fail(datapath::Outcome outcome, const std::string& what);
   void Violation(const std::string& text);
@@ -102,8 +105,10 @@ class TrafficEnd : public Actor {
   void AfterEnd();
 
   datapath::Outcome outcome_ = datapath::Outcome::kOk;
+  std::string what_;
   uint64_t ended_ns_ = 0;
   uint64_t pause_ns_;
+  uint64_t vain_ = 0;  // visits since something moved
   uint64_t next_ns_ = 0;
   uint64_t close_at_ns_ = 0;
   bool closed_ = false;

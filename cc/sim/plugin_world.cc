@@ -161,13 +161,14 @@ absl::Status PluginHost::Deregister(runtime::Memory* memory) {
 
 PluginWorld::PluginWorld(const rdma::Topology& topology, const Options& options,
                          const datapath::DatapathConfig& config, Violations* violations)
-    : world_(topology, options), violations_(violations) {
+    : world_(topology, options), violations_(violations), judge_(violations) {
   static Prng random(0);
   random = Prng(options.seed).Fork(11);
   g_random = &random;
   control::SetRandomSource(FillFromSeed);
   SetVerbsActors(this);
   world_.shared().hangs = this;
+  world_.shared().writes = &judge_;
   for (const auto& host : world_.hosts()) {
     hosts_.push_back(std::make_unique<PluginHost>(this, host.get(), config));
   }

@@ -21,6 +21,7 @@
 #include "cc/runtime/comm.h"
 #include "cc/runtime/net_device.h"
 #include "cc/runtime/registration_cache.h"
+#include "cc/sim/plugin_judge.h"
 #include "cc/sim/transfer.h"
 #include "cc/sim/verbs_table.h"
 #include "cc/sim/world.h"
@@ -103,6 +104,7 @@ class PluginWorld final : public VerbsActors, public HangListener {
   EventLoop& loop() { return world_.loop(); }
   uint64_t now_ns() { return world_.loop().now_ns(); }
   Violations& violations() { return *violations_; }
+  WriteJudge& judge() { return judge_; }
   const std::vector<std::unique_ptr<PluginHost>>& hosts() const { return hosts_; }
   PluginHost* FindHost(const std::string& name) const;
 
@@ -129,6 +131,7 @@ class PluginWorld final : public VerbsActors, public HangListener {
 
   World world_;
   Violations* const violations_;
+  WriteJudge judge_;
   std::vector<std::unique_ptr<PluginHost>> hosts_;
   uint64_t held_up_ns_ = 0;
   Caller caller_ = Caller::kNobody;

@@ -187,6 +187,9 @@ int QueuePair::PostSend(const SendRequest& request) {
       out += sge.length;
     }
   }
+  if (shared_->writes != nullptr && request.opcode <= rdma::Opcode::kWriteImm) {
+    shared_->writes->OnPostWrite(*this, request.remote_addr, length);
+  }
   requester_.Commit();
   if (wedged_) return 0;
   if (now == rdma::QpState::kErr) {
@@ -373,6 +376,9 @@ rdma::Response QueuePair::Take(const rdma::Train& train, const uint8_t* bytes) {
 }
 
 bool QueuePair::CopyIn(uint64_t va, uint32_t offset, uint32_t length) {
+  if (shared_->writes != nullptr) {
+    shared_->writes->OnWrite(*this, va, payload_ + offset, length);
+  }
   std::memcpy(reinterpret_cast<void*>(va), payload_ + offset, length);
   return true;
 }
