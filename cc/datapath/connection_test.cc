@@ -58,10 +58,12 @@ class ConnectionTest : public testing::Test {
     from.resize(kBytes);
     to.resize(kBytes);
     for (size_t i = 0; i < kBytes; ++i) from[i] = static_cast<uint8_t>(i * 7 + i / 256);
-    from_keys.begin = reinterpret_cast<uintptr_t>(from.data());
-    from_keys.end = from_keys.begin + kBytes;
-    to_keys.begin = reinterpret_cast<uintptr_t>(to.data());
-    to_keys.end = to_keys.begin + kBytes;
+    const auto from_address = reinterpret_cast<uintptr_t>(from.data());
+    from_keys.Start(from_address, from_address + kBytes);
+    from_keys.Add(0, 11, 12);
+    const auto to_address = reinterpret_cast<uintptr_t>(to.data());
+    to_keys.Start(to_address, to_address + kBytes);
+    to_keys.Add(0, 21, 22);
   }
 
   Transfer* Receive(size_t offset, size_t size, int tag = 1) {
@@ -95,7 +97,7 @@ class ConnectionTest : public testing::Test {
   }
   static ibv_wc Arrival(const PostedSend& write) {
     ibv_wc wc = {};
-    wc.wr_id = PackWorkId({WorkKind::kReceive, UnpackWorkId(write.request.wr_id).lane, 0, 0});
+    wc.wr_id = PackWorkId({WorkKind::kReceive, UnpackWorkId(write.request.wr_id).lane, 0, 0, 1});
     wc.status = IBV_WC_SUCCESS;
     wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
     wc.imm_data = write.request.imm_data;
@@ -312,7 +314,7 @@ TEST_F(ConnectionTest, ImmediatesOutOfOrder_ProtocolFault) {
     Transfer* const receive = Receive(0, 10);
     for (const Immediate& immediate : immediates) {
       ibv_wc wc = {};
-      wc.wr_id = PackWorkId({WorkKind::kReceive, 0, 0, 0});
+      wc.wr_id = PackWorkId({WorkKind::kReceive, 0, 0, 0, 1});
       wc.imm_data = htonl(PackImmediate(immediate));
       receiver_nic.completions.push_back(wc);
     }
@@ -333,7 +335,7 @@ TEST_F(ConnectionTest, AnyImmediate_NoCrash) {
     Receive(0, 10);
     for (int i = 0; i < 20; ++i) {
       ibv_wc wc = {};
-      wc.wr_id = PackWorkId({WorkKind::kReceive, 0, 0, 0});
+      wc.wr_id = PackWorkId({WorkKind::kReceive, 0, 0, 0, 1});
       wc.imm_data = static_cast<uint32_t>(prng.Next());
       receiver_nic.completions.push_back(wc);
       recv->Poll();

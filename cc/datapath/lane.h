@@ -19,24 +19,38 @@ inline constexpr uint32_t kReceivesPosted = kLaneStripesMax + kReceiveBatch;
 // kCtsSignalEvery-th asks for a completion, which covers those before it.
 inline constexpr uint32_t kCtsWritesMax = 128;
 inline constexpr uint32_t kCtsSignalEvery = 16;
+// Room beyond those in each queue, for what is posted when all of it is taken: markers of the
+// fence, a write that asks for a completion.
+inline constexpr uint32_t kQueueSlack = 4;
 
 enum class LaneState : uint8_t {
-  kOpen = 0,     // may be posted to
-  kSuspect = 1,  // nothing is posted any more; what completes still counts
-  kFenced = 2,   // nothing of it counts any more
+  kOpen = 0,      // may be posted to
+  kRetiring = 1,  // nothing new is posted; what completes counts, and errors are faults
+  kSuspect = 2,   // the same, and errors are expected
+  kFenced = 3,    // nothing of it counts any more; destroyed, records not compared yet
+  kFree = 4,      // no lane: the place may be taken
 };
 
 // A cache line: indices need no multiplication.
 struct alignas(64) Lane {
-  std::unique_ptr<verbs::QueuePair> qp;
-  uint8_t local_device = 0;   // index into the connection's devices
-  uint8_t remote_device = 0;  // index into the peer's
-  LaneState state = LaneState::kOpen;
+  std::unique_ptr<verbs::QueuePair> qp;  // null once it is destroyed, and while it is
+  uint64_t posted = 0;                   // messages of this end
+  uint64_t completed = 0;                // successful completions of them
+  uint64_t arrived = 0;                  // receiver: stripes
   uint32_t epoch = 0;
-  uint32_t outstanding = 0;  // sender: stripes; receiver: clear-to-send writes
-  uint32_t unsignalled = 0;  // receiver: writes since the last that asked for a completion
-  uint32_t consumed = 0;     // receiver: receives used since the last batch was posted
+  uint32_t outstanding = 0;   // sender: stripes; receiver: clear-to-send writes and no-ops
+  uint8_t local_device = 0;   // slot: index into the connection's devices
+  uint8_t remote_device = 0;  // into the peer's
+  uint8_t physical = 0;       // PhysicalDevice::id of the local one; the connection fills it in
+  LaneState state = LaneState::kOpen;
+  uint8_t unsignalled = 0;  // receiver: writes since the last that asked for a completion
+  uint8_t consumed = 0;     // receiver: receives used since the last batch was posted
+  uint8_t fence = 0;        // how far the fence is: FenceStep bits
+  // Observe calls in a row that found only unsignalled writes and no progress.
+  uint8_t idle_looks = 0;
+  uint64_t last_progress = 0;  // as of the last Observe
 };
+static_assert(sizeof(Lane) == 64);
 
 }  // namespace railhop::datapath
 

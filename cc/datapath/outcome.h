@@ -12,6 +12,9 @@ enum class Outcome : uint8_t {
   kSystem = 2,      // the operating system or the local verbs device failed
   kRemote = 3,      // the peer or the way to it has been given up
   kBadSetting = 4,  // a user's setting forbids it: invalid usage
+  // As kOk, with all that the call gives; and Connection::TakeFaults has something. Only with
+  // ConnectionRules::failover; it never leaves the plugin.
+  kFault = 5,
 };
 
 }  // namespace railhop::datapath

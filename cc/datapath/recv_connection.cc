@@ -3,50 +3,76 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <bit>
 #include <climits>
 #include <utility>
 
 namespace railhop::datapath {
 namespace {
 
-// Writes with SetPeer's keys at PeerMemory::address, which is a SenderMemory.
+// Writes with the peer's keys at PeerMemory::address, which is a SenderMemory.
 static_assert(offsetof(SenderMemory, fifo) == 0);
 constexpr uint64_t kSlotBytes = sizeof(CtsEntry) * kReceivesMax;
 
 // Inline room that the lanes were made with: one entry.
 constexpr uint32_t kInlineEntries = 1;
 
+std::vector<ConnectionDevice> WithFlush(std::vector<ConnectionDevice> devices,
+                                        std::vector<FlushLane> lanes) {
+  for (size_t i = 0; i < lanes.size() && i < devices.size(); ++i) {
+    devices[i].flush = std::move(lanes[i]);
+  }
+  return devices;
+}
+
 }  // namespace
 
 RecvConnection::RecvConnection(std::vector<ConnectionDevice> devices, std::vector<Lane> lanes,
                                const ConnectionRules& rules, std::unique_ptr<ReceiverMemory> memory,
                                std::vector<FlushLane> flush_lanes)
-    : Connection(std::move(devices), std::move(lanes), rules),
+    : Connection(WithFlush(std::move(devices), std::move(flush_lanes)), std::move(lanes), rules,
+                 {}),
       memory_(std::move(memory)),
-      flush_lanes_(std::move(flush_lanes)) {
+      wants_flush_(std::any_of(devices_.begin(), devices_.end(),
+                               [](const ConnectionDevice& d) { return d.flush.qp != nullptr; })) {
   announce_.sg_list = &sge_;
   announce_.num_sge = 1;
   announce_.opcode = IBV_WR_RDMA_WRITE;
   for (uint32_t i = 0; i + 1 < kReceiveBatch; ++i) batch_[i].next = &batch_[i + 1];
   for (Transfer& transfer : transfers_) transfer.owner = this;
   for (FlushRequest& flush : flushes_) flush.owner = this;
+  for (const Lane& lane : lanes_) epoch_ = std::max(epoch_, lane.epoch);
 }
 
 // In line: a test in vain is the commonest call of all.
 __attribute__((always_inline)) inline void RecvConnection::PollLocked() {
-  for (uint32_t device = 0; device < device_count_; ++device) {
+  for (uint32_t i = 0; i < polled_count_; ++i) {
     ibv_wc completions[kPollBatch];
-    const int count = devices_[device].cq->Poll(kPollBatch, completions);
-    if (count != 0) Take(completions, count, device);
+    const Polled polled = polled_[i];
+    const int count = polled.cq->Poll(kPollBatch, completions);
+    if (count != 0) Take(completions, count, polled.slot);
+  }
+}
+
+void RecvConnection::PollAll() {
+  for (uint32_t i = 0; i < polled_count_; ++i) {
+    ibv_wc completions[kPollBatch];
+    const Polled polled = polled_[i];
+    // As many as its queue can hold; what a peer sends meanwhile is for the next time.
+    for (uint32_t batch = 0; batch < kLanesMax; ++batch) {
+      const int count = polled.cq->Poll(kPollBatch, completions);
+      if (count != 0) Take(completions, count, polled.slot);
+      if (count < kPollBatch) break;
+    }
   }
 }
 
 Outcome RecvConnection::PostReceives() {
   ConnectionGuard guard(&lock_);
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    for (uint32_t posted = 0; posted < kReceivesPosted; posted += kReceiveBatch) {
-      const Outcome outcome = PostBatch(lane);
-      if (outcome != Outcome::kOk) return outcome;
+    if (!PostReceives(&lanes_[lane], lane)) {
+      FailPost(lane, lanes_[lane].fence);
+      return Outcome::kSystem;
     }
   }
   return Outcome::kOk;
@@ -57,12 +83,82 @@ void RecvConnection::SetPeer(const PeerMemory& peer) {
   peer_ = peer;
 }
 
-Outcome RecvConnection::PostBatch(uint32_t lane) {
-  const uint64_t id = PackWorkId(
-      {.kind = WorkKind::kReceive, .lane = static_cast<uint16_t>(lane), .stripe = 0, .index = 0});
+bool RecvConnection::PostReceives(Lane* lane, uint32_t index) {
+  const uint64_t id = PackWorkId({.kind = WorkKind::kReceive,
+                                  .lane = static_cast<uint8_t>(index),
+                                  .stripe = 0,
+                                  .index = 0,
+                                  .epoch = static_cast<uint16_t>(lane->epoch)});
   for (ibv_recv_wr& receive : batch_) receive.wr_id = id;
-  const int error = lanes_[lane].qp->PostReceive(batch_);
-  return error == 0 ? Outcome::kOk : FailPost(lane, error);
+  for (uint32_t posted = 0; posted < kReceivesPosted; posted += kReceiveBatch) {
+    if (lane->qp->PostReceive(batch_) != 0) return false;
+  }
+  return true;
+}
+
+void RecvConnection::PostBatch(uint32_t index) {
+  Lane& lane = lanes_[index];
+  // A suspect one is about to be fenced.
+  if (lane.state >= LaneState::kSuspect) return;
+  const uint64_t id = PackWorkId({.kind = WorkKind::kReceive,
+                                  .lane = static_cast<uint8_t>(index),
+                                  .stripe = 0,
+                                  .index = 0,
+                                  .epoch = static_cast<uint16_t>(lane.epoch)});
+  for (ibv_recv_wr& receive : batch_) receive.wr_id = id;
+  const int error = lane.qp->PostReceive(batch_);
+  if (error != 0) FailPost(index, error);
+}
+
+// ---- New receives.
+
+bool RecvConnection::FillKeys(CtsEntry* entry, const MemoryKeys* keys) {
+  // Wider than the word, so that kNoDevice is a bit that is never set.
+  const uint64_t covered = keys->covered.load(std::memory_order_acquire);
+  uint32_t slots = 0;
+  for (uint32_t slot = 0; slot < device_count_; ++slot) {
+    const uint32_t physical = slot_physical_[slot];
+    const uint32_t is_covered = covered >> physical & 1;
+    slots |= is_covered << slot;
+    entry->remote_keys[slot] = is_covered != 0 ? keys->Remote(physical) : 0;
+  }
+  if ((~slots & route_slots_) != 0) [[unlikely]]
+    AskCoverOfRoute(keys);
+  return (slots & route_slots_) != 0;
+}
+
+void RecvConnection::AskCoverOfRoute(const MemoryKeys* keys) {
+  for (uint32_t slot = 0; slot < device_count_; ++slot) {
+    const uint32_t physical = slot_physical_[slot];
+    if ((route_slots_ >> slot & 1) == 0 || physical == kNoDevice) continue;
+    if (!keys->On(physical)) AskCover(keys, physical);
+  }
+}
+
+uint32_t RecvConnection::FindLane() {
+  for (uint32_t i = 0; i < route_count_; ++i) {
+    const uint32_t index = NextLane();
+    TakeTurn();
+    if (lanes_[index].outstanding < kCtsWritesMax) return index;
+  }
+  return kNotAnnounced;
+}
+
+void RecvConnection::Settle(bool idle) {
+  if ((attention_ & kFailed) != 0) return;
+  if ((attention_ & (kWaiting | kNoRoute)) == kWaiting) PostWaiting();
+  if ((attention_ & kConfirms) != 0 && !confirm_under_way_ && CompleteBelow() > confirmed_below_ &&
+      (idle || complete_below_ == next_sequence_)) {
+    PostConfirmation();
+  }
+}
+
+bool RecvConnection::Attend(Outcome* outcome) {
+  // Only what has landed lets a slot's next transfer be announced.
+  if ((attention_ & kRepeats) != 0) PollLocked();
+  Settle(false);
+  *outcome = NotNow();
+  return *outcome == Outcome::kOk && (attention_ & kNoRoute) == 0;
 }
 
 Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, const int* tags,
@@ -70,9 +166,15 @@ Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, c
   *request = nullptr;
   if (n < 1 || n > static_cast<int>(kReceivesMax)) return Outcome::kMisuse;
   ConnectionGuard guard(&lock_);
-  if (failed_ != Outcome::kOk) return failed_;
   const uint64_t sequence = next_sequence_;
   const uint32_t slot = SlotOf(sequence);
+  uint32_t open_before = 0;
+  if (attention_ != 0) [[unlikely]] {
+    Outcome outcome;
+    if (!Attend(&outcome)) return outcome;
+    if ((repeat_slots_ >> slot & 1) != 0) return Outcome::kOk;
+    if (rules_.confirm) open_before = static_cast<uint32_t>(sequence - CompleteBelow());
+  }
   Transfer* const transfer = &transfers_[slot];
   if (transfer->kind != Request::kNone) return Outcome::kOk;
   const auto receives = static_cast<uint32_t>(n);
@@ -81,53 +183,82 @@ Outcome RecvConnection::Receive(int n, void* const* data, const size_t* sizes, c
     entry.address = reinterpret_cast<uintptr_t>(data[i]);
     entry.size = sizes[i];
     if (keys[i] != nullptr && keys[i]->Covers(data[i], sizes[i])) {
-      for (uint32_t d = 0; d < device_count_; ++d) entry.remote_keys[d] = keys[i]->remote[d];
+      if (!FillKeys(&entry, keys[i]) && sizes[i] > 0) [[unlikely]]
+        return NotNow();
     } else if (sizes[i] > 0) {
       return Outcome::kMisuse;
     }
     entry.tag = tags[i];
     entry.receives = static_cast<uint8_t>(receives);
+    entry.open_before = static_cast<uint8_t>(open_before);
+    entry.epoch_low = static_cast<uint16_t>(epoch_);
     entry.sequence = sequence;
+    transfer->keys[i] = keys[i];
     transfer->records[i] = {
         .arrived = {0, 0}, .bytes = 0, .missing = kStripesUnknown, .reserved = 0};
   }
-  Lane& lane = lanes_[next_lane_];
-  if (lane.outstanding >= kCtsWritesMax) {
+  uint32_t lane = NextLane();
+  if (lanes_[lane].outstanding < kCtsWritesMax) [[likely]] {
+    TakeTurn();
+  } else {
     PollLocked();
-    if (failed_ != Outcome::kOk || lane.outstanding >= kCtsWritesMax) return failed_;
+    lane = FindLane();
+    if (lane == kNotAnnounced) return NotNow();
   }
   transfer->kind = Request::kReceive;
   transfer->done = false;
   transfer->sequence = sequence;
   transfer->receives = receives;
-  transfer->missing = receives;
+  transfer->open = receives;
+  transfer->slots = 0;
+  transfer->lost_slots = 0;
   next_sequence_ = sequence + 1;
-  const Outcome announced = Announce(slot, receives);
-  if (announced != Outcome::kOk) return announced;
+  Announce(lane, slot, receives);
+  if (attention_ != 0) [[unlikely]] {
+    if (rules_.confirm) confirmed_below_ = std::max(confirmed_below_, sequence - open_before);
+    Settle(false);
+    if ((attention_ & kFailed) != 0) return failed_;
+  }
   *request = transfer;
-  return Outcome::kOk;
+  return Good();
 }
 
-inline Outcome RecvConnection::Announce(uint32_t slot, uint32_t receives) {
-  const uint32_t lane_index = next_lane_;
-  Lane& lane = lanes_[lane_index];
-  next_lane_ = LaneAfter(lane_index);
+inline void RecvConnection::FillAnnounce(const Lane& lane, uint32_t slot, uint32_t receives) {
   sge_.addr = reinterpret_cast<uintptr_t>(memory_->staging[slot]);
   sge_.length = receives * static_cast<uint32_t>(sizeof(CtsEntry));
   sge_.lkey = devices_[lane.local_device].control->local_key();
   announce_.wr.rdma.remote_addr = peer_.address + slot * kSlotBytes;
   announce_.wr.rdma.rkey = peer_.remote_keys[lane.remote_device];
-  announce_.wr_id = PackWorkId(
-      {.kind = WorkKind::kCts, .lane = static_cast<uint16_t>(lane_index), .stripe = 0, .index = 0});
   announce_.send_flags =
       rules_.inline_cts && receives <= kInlineEntries ? unsigned{IBV_SEND_INLINE} : 0u;
-  if (++lane.unsignalled == kCtsSignalEvery) {
-    lane.unsignalled = 0;
+}
+
+inline void RecvConnection::Announce(uint32_t index, uint32_t slot, uint32_t receives) {
+  Lane& lane = lanes_[index];
+  FillAnnounce(lane, slot, receives);
+  uint32_t unsignalled = lane.unsignalled + 1u;
+  if (unsignalled == kCtsSignalEvery) {
+    unsignalled = 0;
     announce_.send_flags |= IBV_SEND_SIGNALED;
   }
-  ++lane.outstanding;
+  announce_.wr_id = PackWorkId({.kind = WorkKind::kCts,
+                                .lane = static_cast<uint8_t>(index),
+                                .stripe = kCtsSignalEvery,
+                                .index = 0,
+                                .epoch = static_cast<uint16_t>(lane.epoch)});
+  transfers_[slot].announce_lane = static_cast<uint8_t>(index);
+  transfers_[slot].announce_epoch = lane.epoch;
   const int error = lane.qp->PostSend(&announce_);
-  return error == 0 ? Outcome::kOk : FailPost(lane_index, error);
+  if (error != 0) [[unlikely]] {
+    // Nothing is under way, so another lane may take it at once.
+    transfers_[slot].announce_lane = kNotAnnounced;
+    to_announce_ |= uint32_t{1} << slot;
+    attention_ |= kWaiting;
+    return FailPost(index, error);
+  }
+  lane.unsignalled = static_cast<uint8_t>(unsignalled);
+  ++lane.outstanding;
+  ++lane.posted;
 }
 
 Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
@@ -138,7 +269,12 @@ Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
   if (!request->done) {
     PollLocked();
     // What had arrived before a fault is done all the same.
-    if (!request->done) return failed_;
+    if (!request->done) {
+      if (attention_ == 0) [[likely]]
+        return Outcome::kOk;
+      Settle(true);
+      return NotNow();
+    }
   }
   *done = 1;
   if (sizes != nullptr) {
@@ -147,104 +283,63 @@ Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
     }
   }
   request->kind = Request::kNone;
-  return Outcome::kOk;
-}
-
-Outcome RecvConnection::Flush(int n, void* const* data, const int* sizes,
-                              const MemoryKeys* const* keys, Request** request) {
-  *request = nullptr;
-  if (n < 1 || n > static_cast<int>(kReceivesMax)) return Outcome::kMisuse;
-  ConnectionGuard guard(&lock_);
-  if (failed_ != Outcome::kOk) return failed_;
-  if (flush_lanes_.empty()) return Outcome::kOk;
-  int last = n - 1;
-  while (last >= 0 && sizes[last] <= 0) --last;
-  if (last < 0) return Outcome::kOk;
-  if (keys[last] == nullptr || !keys[last]->Covers(data[last], 1)) return Outcome::kMisuse;
-  FlushRequest* const flush = &flushes_[next_flush_];
-  // 32 transfers at most wait for a flush, one for each: the place is free unless the caller has
-  // broken the rule.
-  if (flush->kind != Request::kNone) return Outcome::kMisuse;
-  flush->kind = Request::kFlush;
-  flush->done = false;
-  flush->missing = static_cast<uint32_t>(flush_lanes_.size());
-  for (uint32_t d = 0; d < flush_lanes_.size(); ++d) {
-    ibv_sge landing = {.addr = reinterpret_cast<uintptr_t>(&memory_->flush_landing[d]),
-                       .length = 1,
-                       .lkey = devices_[d].control->local_key()};
-    ibv_send_wr read = {};
-    read.wr_id = PackWorkId({.kind = WorkKind::kFlush,
-                             .lane = static_cast<uint16_t>(d),
-                             .stripe = 0,
-                             .index = static_cast<uint16_t>(next_flush_)});
-    read.sg_list = &landing;
-    read.num_sge = 1;
-    read.opcode = IBV_WR_RDMA_READ;
-    read.send_flags = IBV_SEND_SIGNALED;
-    read.wr.rdma.remote_addr = reinterpret_cast<uintptr_t>(data[last]);
-    read.wr.rdma.rkey = keys[last]->remote[d];
-    const int error = flush_lanes_[d].qp->PostSend(&read);
-    if (error != 0) {
-      return Fail({.kind = Fault::Kind::kPost, .device = static_cast<int>(d), .code = error});
-    }
-  }
-  next_flush_ = (next_flush_ + 1) % kSlots;
-  *request = flush;
-  return Outcome::kOk;
-}
-
-Outcome RecvConnection::Test(FlushRequest* request, int* done) {
-  *done = 0;
-  ConnectionGuard guard(&lock_);
-  if (request->kind != Request::kFlush) [[unlikely]]
-    return Outcome::kMisuse;
-  if (!request->done) {
-    PollLocked();
-    if (!request->done) return failed_;
-  }
-  *done = 1;
-  request->kind = Request::kNone;
-  return Outcome::kOk;
+  last_tested_ = SlotOf(request->sequence);
+  if (attention_ != 0) [[unlikely]]
+    Settle(false);
+  return Good();
 }
 
 Outcome RecvConnection::Poll() {
   ConnectionGuard guard(&lock_);
   PollLocked();
-  return failed_;
+  Settle(true);
+  return NotNow();
 }
 
+// ---- Completions.
+
 void RecvConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
-  if (count < 0) [[unlikely]] {
-    Fail({.kind = Fault::Kind::kQueue, .device = static_cast<int>(device)});
-  }
+  if (count < 0) [[unlikely]]
+    FailQueue(device);
   for (int i = 0; i < count; ++i) Complete(completions[i], device);
 }
 
-inline Outcome RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
+inline void RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
   const WorkId id = UnpackWorkId(wc.wr_id);
-  if (id.kind == WorkKind::kFlush) {
-    if (wc.status != IBV_WC_SUCCESS) return FailCompletion(-1, device, wc);
-    FlushRequest& flush = flushes_[id.index];
-    flush.done = --flush.missing == 0;
-    return Outcome::kOk;
+  if (id.kind != WorkKind::kReceive || wc.status != IBV_WC_SUCCESS) {
+    return CompleteOther(wc, device);
   }
-  Lane& lane = lanes_[id.lane];
-  if (lane.state == LaneState::kFenced) {
+  if (IsStale(lanes_[id.lane], id.epoch)) [[unlikely]] {
     ++stale_completions_;
-    return Outcome::kOk;
+    return;
   }
-  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(id.lane, device, wc);
-  if (id.kind == WorkKind::kReceive) return Arrive(wc, id.lane);
-  lane.outstanding -= kCtsSignalEvery;
-  return Outcome::kOk;
+  Arrive(wc, id.lane);
 }
 
-inline Outcome RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
+void RecvConnection::CompleteOther(const ibv_wc& wc, uint32_t device) {
+  const WorkId id = UnpackWorkId(wc.wr_id);
+  if (id.kind == WorkKind::kFlush) return CompleteFlush(id, wc);
+  Lane& lane = lanes_[id.lane];
+  if (IsStale(lane, id.epoch)) {
+    ++stale_completions_;
+    return;
+  }
+  if (id.kind == WorkKind::kSendMarker || id.kind == WorkKind::kReceiveMarker) {
+    return TakeMarker(wc);
+  }
+  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(id.lane, device, wc);
+  lane.outstanding -= id.stripe;
+  lane.completed += id.stripe;
+  if (id.kind == WorkKind::kRepeat) EndRepeat(id.index, id.lane);
+  if (id.kind == WorkKind::kConfirm) confirm_under_way_ = false;
+}
+
+inline void RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
   Lane& lane = lanes_[lane_index];
+  ++lane.arrived;
   if (++lane.consumed == kReceiveBatch) {
     lane.consumed = 0;
-    const Outcome posted = PostBatch(lane_index);
-    if (posted != Outcome::kOk) return posted;
+    PostBatch(lane_index);
   }
   const Immediate immediate = UnpackImmediate(ntohl(wc.imm_data));
   Transfer& transfer = transfers_[immediate.slot];
@@ -254,28 +349,367 @@ inline Outcome RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
   // A slot that waits for nothing, a stripe twice, or a lane of another epoch: not by this
   // protocol.
   if (transfer.kind != Request::kReceive || transfer.done ||
-      immediate.receive >= transfer.receives || (arrived & bit) != 0 ||
+      immediate.receive >= transfer.receives || (arrived & bit) != 0 || record.missing == 0 ||
       immediate.epoch != (lane.epoch & kImmediateEpochMask)) {
     return FailProtocol(lane_index);
   }
   arrived |= bit;
+  transfer.slots |= static_cast<uint8_t>(1u << lane.local_device);
   if (immediate.has_record) {
     record.bytes = memory_->sizes.bytes[immediate.slot][immediate.receive];
   } else {
     record.bytes += wc.byte_len;
   }
   if (record.missing == kStripesUnknown) record.missing = immediate.stripes;
-  if (--record.missing == 0) transfer.done = --transfer.missing == 0;
-  return Outcome::kOk;
+  if (--record.missing == 0) transfer.done = --transfer.open == 0;
+}
+
+// ---- Entries that are announced again, and other writes of our own.
+
+bool RecvConnection::PostSignalled(uint32_t index, WorkKind kind, uint32_t work_index,
+                                   ibv_send_wr* write) {
+  Lane& lane = lanes_[index];
+  write->send_flags |= IBV_SEND_SIGNALED;
+  write->wr_id = PackWorkId({.kind = kind,
+                             .lane = static_cast<uint8_t>(index),
+                             .stripe = static_cast<uint8_t>(lane.unsignalled + 1),
+                             .index = static_cast<uint16_t>(work_index),
+                             .epoch = static_cast<uint16_t>(lane.epoch)});
+  const int error = lane.qp->PostSend(write);
+  if (error != 0) {
+    FailPost(index, error);
+    return false;
+  }
+  lane.unsignalled = 0;
+  ++lane.outstanding;
+  ++lane.posted;
+  return true;
+}
+
+void RecvConnection::PostNoOp(uint32_t index) {
+  const Lane& lane = lanes_[index];
+  if (lane.outstanding >= kCtsWritesMax) return;
+  ibv_send_wr write = {};
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.wr.rdma.remote_addr = peer_.address;
+  write.wr.rdma.rkey = peer_.remote_keys[lane.remote_device];
+  PostSignalled(index, WorkKind::kNoOp, 0, &write);
+}
+
+bool RecvConnection::Repeat(uint32_t slot) {
+  Transfer& transfer = transfers_[slot];
+  for (uint32_t i = 0; i < transfer.receives; ++i) {
+    CtsEntry& entry = memory_->staging[slot][i];
+    if (transfer.keys[i] != nullptr) FillKeys(&entry, transfer.keys[i]);
+    if (rules_.confirm) {
+      entry.open_before =
+          static_cast<uint8_t>(transfer.sequence - std::min(CompleteBelow(), transfer.sequence));
+    }
+    // Last: an earlier write of this entry may be reading it.
+    __atomic_store_n(&entry.epoch_low, static_cast<uint16_t>(epoch_), __ATOMIC_RELEASE);
+  }
+  while (true) {
+    uint32_t index = transfer.announce_lane;
+    // Behind its last announcement, if that lane is still there: the later one must land last.
+    if (index < lanes_.size() && lanes_[index].epoch == transfer.announce_epoch &&
+        lanes_[index].state == LaneState::kOpen) {
+      if (lanes_[index].outstanding >= kCtsWritesMax) return false;
+    } else {
+      index = FindLane();
+      if (index == kNotAnnounced) return false;
+    }
+    FillAnnounce(lanes_[index], slot, transfer.receives);
+    if (!PostSignalled(index, WorkKind::kRepeat, slot, &announce_)) continue;
+    transfer.announce_lane = static_cast<uint8_t>(index);
+    transfer.announce_epoch = lanes_[index].epoch;
+    repeats_.push_back(
+        {static_cast<uint8_t>(slot), static_cast<uint8_t>(index), lanes_[index].epoch});
+    RepeatsChanged();
+    return true;
+  }
+}
+
+void RecvConnection::RepeatsChanged() {
+  repeat_slots_ = 0;
+  for (const UnderWay& repeat : repeats_) repeat_slots_ |= uint32_t{1} << repeat.slot;
+  attention_ = repeats_.empty() ? attention_ & ~kRepeats : attention_ | kRepeats;
+}
+
+void RecvConnection::EndRepeat(uint32_t slot, uint32_t lane) {
+  const auto found = std::find_if(
+      repeats_.begin(), repeats_.end(),
+      [slot, lane](const UnderWay& repeat) { return repeat.slot == slot && repeat.lane == lane; });
+  if (found == repeats_.end()) return;
+  repeats_.erase(found);
+  RepeatsChanged();
+}
+
+void RecvConnection::PostWaiting() {
+  // The oldest first.
+  for (uint32_t i = 0; i < kSlots && to_announce_ != 0; ++i) {
+    const uint32_t slot = SlotOf(next_sequence_ + i);
+    const uint32_t bit = uint32_t{1} << slot;
+    if ((to_announce_ & bit) == 0) continue;
+    if (IsOpen(slot) && !Repeat(slot)) continue;
+    to_announce_ &= ~bit;
+  }
+  if (to_announce_ == 0) attention_ &= ~kWaiting;
+}
+
+uint32_t RecvConnection::waiting() const {
+  ConnectionGuard guard(&lock_);
+  return static_cast<uint32_t>(std::popcount(to_announce_));
+}
+
+uint64_t RecvConnection::CompleteBelow() {
+  while (complete_below_ < next_sequence_) {
+    const uint32_t slot = SlotOf(complete_below_);
+    if (transfers_[slot].sequence == complete_below_ && IsOpen(slot)) break;
+    ++complete_below_;
+  }
+  return complete_below_;
+}
+
+void RecvConnection::PostConfirmation() {
+  const uint32_t index = FindLane();
+  if (index == kNotAnnounced) return;
+  const Lane& lane = lanes_[index];
+  memory_->complete_below = complete_below_;
+  ibv_sge word = {.addr = reinterpret_cast<uintptr_t>(&memory_->complete_below),
+                  .length = sizeof(uint64_t),
+                  .lkey = devices_[lane.local_device].control->local_key()};
+  ibv_send_wr write = {};
+  write.sg_list = &word;
+  write.num_sge = 1;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  if (rules_.inline_cts) write.send_flags = IBV_SEND_INLINE;
+  write.wr.rdma.remote_addr = peer_.address + offsetof(SenderMemory, complete_below);
+  write.wr.rdma.rkey = peer_.remote_keys[lane.remote_device];
+  if (!PostSignalled(index, WorkKind::kConfirm, 0, &write)) return;
+  confirmed_below_ = complete_below_;
+  // One at a time: an older one must not land over it.
+  confirm_under_way_ = true;
+  confirm_on_ = {0, static_cast<uint8_t>(index), lane.epoch};
+}
+
+// ---- After a fence.
+
+ReceiverRecord RecvConnection::Record() {
+  ConnectionGuard guard(&lock_);
+  ReceiverRecord record;
+  record.next_sequence = next_sequence_;
+  record.complete_below = CompleteBelow();
+  for (uint64_t s = record.complete_below; s < next_sequence_; ++s) {
+    const Transfer& transfer = transfers_[SlotOf(s)];
+    if (transfer.sequence != s || !IsOpen(SlotOf(s))) continue;
+    OpenTransfer open = {.sequence = s, .receives = {}};
+    for (uint32_t i = 0; i < transfer.receives; ++i) {
+      const ArrivalRecord& arrival = transfer.records[i];
+      OpenReceive receive;
+      if (arrival.missing != kStripesUnknown) {
+        receive.arrived = {arrival.arrived[0], arrival.arrived[1]};
+        receive.stripes =
+            arrival.missing + static_cast<uint32_t>(std::popcount(arrival.arrived[0]) +
+                                                    std::popcount(arrival.arrived[1]));
+      }
+      open.receives.push_back(receive);
+    }
+    record.open.push_back(std::move(open));
+  }
+  return record;
+}
+
+ResumeResult RecvConnection::Resume(const SenderRecord& record, absl::Span<const LaneRef> lanes,
+                                    uint32_t epoch) {
+  ConnectionGuard guard(&lock_);
+  ResumeResult result;
+  // It has sent all that is complete, and nothing that was not announced.
+  result.sequence = record.next_sequence;
+  const bool is_possible =
+      record.next_sequence >= CompleteBelow() && record.next_sequence <= next_sequence_ &&
+      std::all_of(record.announcements.begin(), record.announcements.end(),
+                  [this](uint64_t sequence)
+                      ABSL_NO_THREAD_SAFETY_ANALYSIS { return sequence < next_sequence_; });
+  if (!is_possible) {
+    result.status = ResumeResult::Status::kLie;
+    return result;
+  }
+  result.sequence = 0;
+  const LaneSet fenced = FencedOf(lanes);
+  const auto is_over = [this, &fenced](const UnderWay& write) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return fenced.Has(write.lane) && lanes_[write.lane].epoch == write.epoch;
+  };
+  repeats_.erase(std::remove_if(repeats_.begin(), repeats_.end(), is_over), repeats_.end());
+  RepeatsChanged();
+  if (confirm_under_way_ && is_over(confirm_on_)) {
+    confirm_under_way_ = false;
+    confirmed_below_ = kFirstSequence;
+  }
+  AnnounceAgain(epoch);
+  result.stripes = static_cast<uint32_t>(std::popcount(to_announce_));
+  Free(fenced);
+  Settle(false);
+  return result;
+}
+
+void RecvConnection::AnnounceAgain(uint32_t epoch) {
+  epoch_ = std::max(epoch_, epoch);
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    if (IsOpen(slot)) to_announce_ |= uint32_t{1} << slot;
+  }
+  if (to_announce_ != 0) attention_ |= kWaiting;
+  renewed_slots_ |= vacated_slots_;
+}
+
+void RecvConnection::Reannounce(uint32_t epoch) {
+  ConnectionGuard guard(&lock_);
+  AnnounceAgain(epoch);
+  Settle(false);
+}
+
+uint32_t RecvConnection::epoch() const {
+  ConnectionGuard guard(&lock_);
+  return epoch_;
+}
+
+bool RecvConnection::MayReplace(uint32_t slot) {
+  // Entries from before it was vacated have the old device's keys in its slot.
+  const uint32_t bit = 1u << slot;
+  if ((vacated_slots_ & bit) == 0) return true;
+  return (renewed_slots_ & bit) != 0 && to_announce_ == 0 && repeats_.empty();
+}
+
+void RecvConnection::Replaced(uint32_t slot, bool is_same) {
+  const auto bit = static_cast<uint8_t>(1u << slot);
+  renewed_slots_ &= static_cast<uint8_t>(~bit);
+  for (const FlushRequest& flush : flushes_) {
+    if (flush.kind == Request::kFlush && !flush.done && (flush.slots & bit) != 0) {
+      Fail({.kind = Fault::Kind::kLost, .device = static_cast<int>(slot)});
+    }
+  }
+  if (is_same) return;
+  for (Transfer& transfer : transfers_) {
+    transfer.lost_slots |= static_cast<uint8_t>(transfer.slots & bit);
+    transfer.slots &= static_cast<uint8_t>(~bit);
+  }
+}
+
+// ---- Flushes.
+
+uint32_t RecvConnection::SlotsToFlush(const void* data, bool* lost) {
+  uint32_t all = 0;
+  for (uint32_t slot = 0; slot < device_count_; ++slot) {
+    if (devices_[slot].flush.qp != nullptr && (broken_slots_ >> slot & 1) == 0) all |= 1u << slot;
+  }
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  *lost = false;
+  // NCCL flushes what it has just been given; else the newest that fits.
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    const uint32_t slot = (last_tested_ + kSlots - i) % kSlots;
+    const Transfer& transfer = transfers_[slot];
+    if (transfer.kind != Request::kNone || transfer.sequence == 0) continue;
+    for (uint32_t r = 0; r < transfer.receives; ++r) {
+      if (memory_->staging[slot][r].address != address) continue;
+      *lost = transfer.lost_slots != 0 || (transfer.slots & ~all) != 0;
+      return transfer.slots & all;
+    }
+  }
+  return all;
+}
+
+bool RecvConnection::PostFlush(uint32_t index, uint32_t slot, uint64_t address, uint32_t key) {
+  ibv_sge landing = {.addr = reinterpret_cast<uintptr_t>(&memory_->flush_landing[slot]),
+                     .length = 1,
+                     .lkey = devices_[slot].control->local_key()};
+  ibv_send_wr read = {};
+  read.wr_id = PackWorkId({.kind = WorkKind::kFlush,
+                           .lane = static_cast<uint8_t>(slot),
+                           .stripe = 0,
+                           .index = static_cast<uint16_t>(index)});
+  read.sg_list = &landing;
+  read.num_sge = 1;
+  read.opcode = IBV_WR_RDMA_READ;
+  read.send_flags = IBV_SEND_SIGNALED;
+  read.wr.rdma.remote_addr = address;
+  read.wr.rdma.rkey = key;
+  const int error = devices_[slot].flush.qp->PostSend(&read);
+  if (error == 0) return true;
+  Fail({.kind = Fault::Kind::kPost, .device = static_cast<int>(slot), .code = error});
+  return false;
+}
+
+Outcome RecvConnection::Flush(int n, void* const* data, const int* sizes,
+                              const MemoryKeys* const* keys, Request** request) {
+  *request = nullptr;
+  if (n < 1 || n > static_cast<int>(kReceivesMax)) return Outcome::kMisuse;
+  ConnectionGuard guard(&lock_);
+  if ((attention_ & kFailed) != 0) return failed_;
+  if (!wants_flush_) return Outcome::kOk;
+  int last = n - 1;
+  while (last >= 0 && sizes[last] <= 0) --last;
+  if (last < 0) return Outcome::kOk;
+  if (keys[last] == nullptr || !keys[last]->Covers(data[last], 1)) return Outcome::kMisuse;
+  const uint32_t index = next_flush_;
+  FlushRequest* const flush = &flushes_[index];
+  // 32 transfers at most wait for a flush, one for each: the place is free unless the caller has
+  // broken the rule.
+  if (flush->kind != Request::kNone) return Outcome::kMisuse;
+  bool lost;
+  const uint32_t slots = SlotsToFlush(data[last], &lost);
+  if (lost && (flush_without_nic_ == nullptr || !flush_without_nic_(data[last]))) {
+    Fail({.kind = Fault::Kind::kLost});
+    return NotNow();
+  }
+  if (slots == 0) return Good();
+  flush->kind = Request::kFlush;
+  flush->done = false;
+  flush->slots = slots;
+  flush->missing = static_cast<uint8_t>(std::popcount(slots));
+  for (uint32_t slot = 0; slot < device_count_; ++slot) {
+    if ((slots >> slot & 1) == 0) continue;
+    const auto physical = static_cast<uint32_t>(devices_[slot].physical);
+    if (!PostFlush(index, slot, reinterpret_cast<uintptr_t>(data[last]),
+                   keys[last]->Remote(physical))) {
+      break;
+    }
+  }
+  if ((attention_ & kFailed) != 0) return failed_;
+  next_flush_ = (next_flush_ + 1) % kSlots;
+  *request = flush;
+  return Good();
+}
+
+void RecvConnection::CompleteFlush(const WorkId& id, const ibv_wc& wc) {
+  FlushRequest& flush = flushes_[id.index];
+  const uint32_t bit = 1u << id.lane;
+  // Of a device that has been replaced since.
+  if (flush.kind != Request::kFlush || (flush.slots & bit) == 0) {
+    ++stale_completions_;
+    return;
+  }
+  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(-1, id.lane, wc);
+  flush.slots &= ~bit;
+  flush.done = --flush.missing == 0;
+}
+
+Outcome RecvConnection::Test(FlushRequest* request, int* done) {
+  *done = 0;
+  ConnectionGuard guard(&lock_);
+  if (request->kind != Request::kFlush) [[unlikely]]
+    return Outcome::kMisuse;
+  if (!request->done) {
+    PollLocked();
+    if (!request->done) {
+      Settle(true);
+      return NotNow();
+    }
+  }
+  *done = 1;
+  request->kind = Request::kNone;
+  return Good();
 }
 
 absl::Status RecvConnection::Close() {
-  for (FlushLane& lane : flush_lanes_) {
-    if (lane.qp == nullptr) continue;
-    lane.qp->ToError().IgnoreError();
-    absl::Status destroyed = lane.qp->Destroy();
-    if (!destroyed.ok()) return destroyed;
-  }
   absl::Status closed = Connection::Close();
   ConnectionGuard guard(&lock_);
   for (Transfer& transfer : transfers_) transfer.kind = Request::kNone;

@@ -9,9 +9,19 @@
 namespace railhop::datapath {
 namespace {
 
+constexpr uint32_t kRequests = kSlots * kReceivesMax;
+
 // The NIC writes the entry; its sequence is the last word.
 bool HasArrived(const CtsEntry& entry, uint64_t sequence) {
   return __atomic_load_n(&entry.sequence, __ATOMIC_ACQUIRE) == sequence;
+}
+
+// Bits for stripes [0, stripes) of the first 64, and of the others.
+uint64_t LowStripes(uint32_t stripes) {
+  return stripes < 64 ? (uint64_t{1} << stripes) - 1 : ~uint64_t{0};
+}
+uint64_t HighStripes(uint32_t stripes) {
+  return stripes <= 64 ? 0 : ~uint64_t{0} >> (kStripesMax - stripes);
 }
 
 }  // namespace
@@ -19,9 +29,7 @@ bool HasArrived(const CtsEntry& entry, uint64_t sequence) {
 SendConnection::SendConnection(std::vector<ConnectionDevice> devices, std::vector<Lane> lanes,
                                const ConnectionRules& rules, std::unique_ptr<SenderMemory> memory,
                                const PeerMemory& peer)
-    : Connection(std::move(devices), std::move(lanes), rules),
-      peer_(peer),
-      memory_(std::move(memory)) {
+    : Connection(std::move(devices), std::move(lanes), rules, peer), memory_(std::move(memory)) {
   write_.sg_list = &sge_;
   write_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   write_.send_flags = IBV_SEND_SIGNALED;
@@ -35,10 +43,24 @@ SendConnection::SendConnection(std::vector<ConnectionDevice> devices, std::vecto
 
 // In line: a test in vain is the commonest call of all.
 __attribute__((always_inline)) inline void SendConnection::PollLocked() {
-  for (uint32_t device = 0; device < device_count_; ++device) {
+  for (uint32_t i = 0; i < polled_count_; ++i) {
     ibv_wc completions[kPollBatch];
-    const int count = devices_[device].cq->Poll(kPollBatch, completions);
-    if (count != 0) Take(completions, count, device);
+    const Polled polled = polled_[i];
+    const int count = polled.cq->Poll(kPollBatch, completions);
+    if (count != 0) Take(completions, count, polled.slot);
+  }
+}
+
+void SendConnection::PollAll() {
+  for (uint32_t i = 0; i < polled_count_; ++i) {
+    ibv_wc completions[kPollBatch];
+    const Polled polled = polled_[i];
+    // As many as its queue can hold; what a peer sends meanwhile is for the next time.
+    for (uint32_t batch = 0; batch < kLanesMax; ++batch) {
+      const int count = polled.cq->Poll(kPollBatch, completions);
+      if (count != 0) Take(completions, count, polled.slot);
+      if (count < kPollBatch) break;
+    }
   }
 }
 
@@ -51,22 +73,56 @@ int SendConnection::Match(const CtsEntry* group, uint64_t sequence, int tag) {
   return -1;
 }
 
+inline bool SendConnection::IsUsable(const Lane& lane, const CtsEntry& entry,
+                                     const MemoryKeys* keys, bool has_bytes) const {
+  if (lane.outstanding >= kLaneStripesMax) return false;
+  // The epoch first: the receiver may be writing the entry again, and its keys come before it.
+  const uint16_t epoch = __atomic_load_n(&entry.epoch_low, __ATOMIC_ACQUIRE);
+  if (static_cast<int16_t>(epoch - static_cast<uint16_t>(lane.epoch)) < 0) return false;
+  return !has_bytes || (entry.remote_keys[lane.remote_device] != 0 && keys->On(lane.physical));
+}
+
+uint32_t SendConnection::FindLane(const CtsEntry& entry, const MemoryKeys* keys, bool has_bytes) {
+  for (uint32_t i = 0; i < route_count_; ++i) {
+    const uint32_t index = NextLane();
+    TakeTurn();
+    const Lane& lane = lanes_[index];
+    if (IsUsable(lane, entry, keys, has_bytes)) return index;
+    if (has_bytes && !keys->On(lane.physical)) AskCover(keys, lane.physical);
+  }
+  return kNoLane;
+}
+
 bool SendConnection::HasRoom(const StripePlan& plan) {
-  const uint32_t each = (plan.stripes + lane_count_ - 1) / lane_count_;
-  uint32_t lane = next_lane_;
-  for (uint32_t i = 0; i < plan.stripes && i < lane_count_; ++i) {
-    if (lanes_[lane].outstanding + each > kLaneStripesMax) return false;
-    lane = LaneAfter(lane);
+  const uint32_t each = (plan.stripes + route_count_ - 1) / route_count_;
+  uint32_t at = route_next_;
+  for (uint32_t i = 0; i < plan.stripes && i < route_count_; ++i) {
+    if (lanes_[route_[at]].outstanding + each > kLaneStripesMax) return false;
+    at = at + 1 == route_count_ ? 0 : at + 1;
   }
   return true;
+}
+
+void SendConnection::Settle() {
+  if ((attention_ & kFailed) != 0) return;
+  if ((attention_ & (kWaiting | kNoRoute)) == kWaiting) PostWaiting();
+  if ((attention_ & kConfirms) != 0) TakeConfirmations();
+}
+
+bool SendConnection::Attend(Outcome* outcome) {
+  Settle();
+  *outcome = NotNow();
+  return *outcome == Outcome::kOk && (attention_ & kNoRoute) == 0;
 }
 
 Outcome SendConnection::Send(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
                              Request** request) {
   *request = nullptr;
   ConnectionGuard guard(&lock_);
-  if (failed_ != Outcome::kOk) [[unlikely]]
-    return failed_;
+  if (attention_ != 0) [[unlikely]] {
+    Outcome outcome;
+    if (!Attend(&outcome)) return outcome;
+  }
   // Asked again and again before the receive is there: nothing else is done until then.
   if (!HasArrived(memory_->fifo[SlotOf(next_sequence_)][0], next_sequence_)) return Outcome::kOk;
   return SendAnnounced(data, size, tag, keys, request);
@@ -80,8 +136,10 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
   uint32_t index = slot * kReceivesMax;
   const bool alone = group[0].receives == 1;
   if (!alone || group[0].tag != tag) {
-    if (group[0].receives - 1u >= kReceivesMax) [[unlikely]]
-      return FailProtocol(0);
+    if (group[0].receives - 1u >= kReceivesMax) [[unlikely]] {
+      FailProtocol(NextLane());
+      return NotNow();
+    }
     const int receive = Match(group, sequence, tag);
     if (receive < 0) return Outcome::kOk;
     index += static_cast<uint32_t>(receive);
@@ -93,11 +151,16 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
   if (taken->kind != Request::kNone) return Outcome::kOk;
   const bool one_stripe = IsOneStripe(size, rules_.lanes_per_send);
   StripePlan plan;
-  if (one_stripe) {
-    if (lanes_[next_lane_].outstanding >= kLaneStripesMax) return Outcome::kOk;
-  } else {
+  if (!one_stripe) {
     plan = PlanStripes(size, rules_.lanes_per_send);
     if (!HasRoom(plan)) return Outcome::kOk;
+  }
+  uint32_t lane = NextLane();
+  if (IsUsable(lanes_[lane], entry, keys, size > 0)) [[likely]] {
+    TakeTurn();
+  } else {
+    lane = FindLane(entry, keys, size > 0);
+    if (lane == kNoLane) return NotNow();
   }
 
   taken->kind = Request::kSend;
@@ -105,8 +168,7 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
   taken->sequence = sequence;
   taken->size = size;
   taken->address = reinterpret_cast<uintptr_t>(data);
-  taken->lanes_planned = rules_.lanes_per_send;
-  taken->first_lane = next_lane_;
+  taken->keys = keys;
   if (alone) {
     next_sequence_ = sequence + 1;
   } else {
@@ -116,63 +178,76 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
       next_sequence_ = sequence + 1;
     }
   }
-  Outcome posted;
   if (one_stripe) {
-    taken->unacknowledged[0] = 1;
-    taken->unacknowledged[1] = 0;
-    posted = PostStripe(taken->address, size, entry.address,
-                        index / kReceivesMax | index % kReceivesMax << 5, entry, keys, size);
+    taken->unacknowledged = 1;
+    taken->missing = 1;
+    taken->lanes[0] = static_cast<uint8_t>(lane);
+    PostStripe(lane, taken->address, size, entry.address,
+               index / kReceivesMax | index % kReceivesMax << 5, entry, keys, size);
   } else {
-    posted = PostStripes(taken, plan, entry, keys, index);
+    PostStripes(taken, plan, entry, index, lane);
   }
-  if (posted != Outcome::kOk) [[unlikely]]
-    return posted;
+  if ((attention_ & kFailed) != 0) [[unlikely]]
+    return failed_;
   *request = taken;
-  return Outcome::kOk;
+  return Good();
 }
 
-Outcome SendConnection::PostStripes(SendRequest* request, const StripePlan& plan,
-                                    const CtsEntry& entry, const MemoryKeys* keys, uint32_t index) {
+void SendConnection::PostStripes(SendRequest* request, const StripePlan& plan,
+                                 const CtsEntry& entry, uint32_t index, uint32_t first_lane) {
   const uint32_t stripes = plan.stripes;
-  request->unacknowledged[0] = stripes < 64 ? (uint64_t{1} << stripes) - 1 : ~uint64_t{0};
-  request->unacknowledged[1] = stripes <= 64 ? 0 : ~uint64_t{0} >> (kStripesMax - stripes);
+  if (stripes > 8) {
+    if (tables_[index] == nullptr) tables_[index] = std::make_unique<StripeTable>();
+    tables_[index]->unacknowledged = HighStripes(stripes);
+  }
+  request->unacknowledged = LowStripes(stripes);
+  request->missing = static_cast<uint8_t>(stripes);
+  uint8_t* const lanes = LanesOf(index, stripes);
   Immediate immediate = {.slot = index / kReceivesMax,
                          .receive = index % kReceivesMax,
                          .stripe = 0,
                          .stripes = stripes,
                          .has_record = false,
                          .epoch = 0};
+  uint32_t lane = first_lane;
   for (uint32_t stripe = 0; stripe < stripes; ++stripe) {
+    // Without failover the first refused post is the end. With it, the stripe belongs to a lane
+    // that is suspect now, and the records will tell that it is missing.
+    if ((attention_ & kFailed) != 0) [[unlikely]]
+      return;
+    if (stripe > 0) lane = FindLane(entry, request->keys, true);
+    lanes[stripe] = static_cast<uint8_t>(lane);
+    if (lane == kNoLane) [[unlikely]] {
+      Wait(index, stripe);
+      continue;
+    }
     immediate.stripe = stripe;
     const uint64_t offset = plan.Offset(stripe);
-    const Outcome posted =
-        PostStripe(request->address + offset, plan.Length(stripe, request->size),
-                   entry.address + offset, PackImmediate(immediate), entry, keys, request->size);
-    if (posted != Outcome::kOk) return posted;
+    PostStripe(lane, request->address + offset, plan.Length(stripe, request->size),
+               entry.address + offset, PackImmediate(immediate), entry, request->keys,
+               request->size);
   }
-  return Outcome::kOk;
 }
 
-inline Outcome SendConnection::PostStripe(uint64_t address, uint64_t length,
-                                          uint64_t remote_address, uint32_t bits,
-                                          const CtsEntry& entry, const MemoryKeys* keys,
-                                          uint64_t total_size) {
-  const uint32_t lane_index = next_lane_;
+inline void SendConnection::PostStripe(uint32_t lane_index, uint64_t address, uint64_t length,
+                                       uint64_t remote_address, uint32_t bits,
+                                       const CtsEntry& entry, const MemoryKeys* keys,
+                                       uint64_t total_size) {
   Lane& lane = lanes_[lane_index];
-  next_lane_ = LaneAfter(lane_index);
   // Without data no address and no key may be named, and a length of 0 would mean 2 GiB to some.
   write_.num_sge = 0;
   if (length > 0) {
     write_.num_sge = 1;
     sge_.addr = address;
     sge_.length = static_cast<uint32_t>(length);
-    sge_.lkey = keys->local[lane.local_device];
+    sge_.lkey = keys->Local(lane.physical);
   }
   const uint32_t index = (bits & 0x1f) * kReceivesMax | (bits >> 5 & 0x7);
   write_.wr_id = PackWorkId({.kind = WorkKind::kData,
-                             .lane = static_cast<uint16_t>(lane_index),
+                             .lane = static_cast<uint8_t>(lane_index),
                              .stripe = static_cast<uint8_t>(bits >> 8 & 0x7f),
-                             .index = static_cast<uint16_t>(index)});
+                             .index = static_cast<uint16_t>(index),
+                             .epoch = static_cast<uint16_t>(lane.epoch)});
   write_.wr.rdma.remote_addr = remote_address;
   write_.wr.rdma.rkey = entry.remote_keys[lane.remote_device];
   write_.imm_data = htonl(bits | lane.epoch << kImmediateEpochShift);
@@ -183,11 +258,11 @@ inline Outcome SendConnection::PostStripe(uint64_t address, uint64_t length,
     write_.send_flags = IBV_SEND_SIGNALED;
     write_.next = nullptr;
   }
-  ++lane.outstanding;
   const int error = lane.qp->PostSend(&write_);
   if (error != 0) [[unlikely]]
     return FailPost(lane_index, error);
-  return Outcome::kOk;
+  ++lane.outstanding;
+  ++lane.posted;
 }
 
 void SendConnection::AddAnnouncement(const Lane& lane, uint32_t index, uint64_t size) {
@@ -213,18 +288,24 @@ Outcome SendConnection::Test(SendRequest* request, int* done, int* size) {
   if (!request->done) {
     PollLocked();
     // What had completed before a fault is done all the same.
-    if (!request->done) return failed_;
+    if (!request->done) {
+      if (attention_ == 0) [[likely]]
+        return Outcome::kOk;
+      Settle();
+      if (!request->done) return NotNow();
+    }
   }
   *done = 1;
   if (size != nullptr) *size = static_cast<int>(std::min<uint64_t>(request->size, INT_MAX));
   request->kind = Request::kNone;
-  return Outcome::kOk;
+  return Good();
 }
 
 Outcome SendConnection::Poll() {
   ConnectionGuard guard(&lock_);
   PollLocked();
-  return failed_;
+  Settle();
+  return NotNow();
 }
 
 absl::Status SendConnection::Close() {
@@ -235,25 +316,258 @@ absl::Status SendConnection::Close() {
 }
 
 void SendConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
-  if (count < 0) [[unlikely]] {
-    Fail({.kind = Fault::Kind::kQueue, .device = static_cast<int>(device)});
-  }
+  if (count < 0) [[unlikely]]
+    FailQueue(device);
   for (int i = 0; i < count; ++i) Complete(completions[i], device);
 }
 
-inline Outcome SendConnection::Complete(const ibv_wc& wc, uint32_t device) {
+inline void SendConnection::Complete(const ibv_wc& wc, uint32_t device) {
   const WorkId id = UnpackWorkId(wc.wr_id);
   Lane& lane = lanes_[id.lane];
-  if (lane.state == LaneState::kFenced) {
+  if (IsStale(lane, id.epoch)) [[unlikely]] {
     ++stale_completions_;
-    return Outcome::kOk;
+    return;
   }
-  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(id.lane, device, wc);
+  if (wc.status != IBV_WC_SUCCESS || id.kind != WorkKind::kData) [[unlikely]]
+    return CompleteOther(wc, device);
   --lane.outstanding;
+  ++lane.completed;
+  uint64_t* const word = Unacknowledged(id.index, id.stripe);
+  const uint64_t bit = uint64_t{1} << id.stripe % 64;
+  if ((*word & bit) == 0) [[unlikely]]
+    return;
+  *word &= ~bit;
   SendRequest& request = requests_[id.index];
-  request.unacknowledged[id.stripe / 64] &= ~(uint64_t{1} << id.stripe % 64);
-  request.done = (request.unacknowledged[0] | request.unacknowledged[1]) == 0;
-  return Outcome::kOk;
+  if (--request.missing == 0) Acknowledged(&request);
+}
+
+void SendConnection::CompleteOther(const ibv_wc& wc, uint32_t device) {
+  const WorkId id = UnpackWorkId(wc.wr_id);
+  if (id.kind == WorkKind::kData) return FailCompletion(id.lane, device, wc);
+  TakeMarker(wc);
+}
+
+inline void SendConnection::Acknowledged(SendRequest* request) {
+  request->done = !rules_.confirm || request->sequence < confirmed_below_;
+}
+
+void SendConnection::TakeConfirmations() {
+  uint64_t below = __atomic_load_n(&memory_->complete_below, __ATOMIC_ACQUIRE);
+  // Entries below were read by Send, so they are there, or newer ones in their slots.
+  next_announced_ = std::max(next_announced_, next_sequence_ - 1);
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    const CtsEntry& entry = memory_->fifo[SlotOf(next_announced_)][0];
+    const uint64_t sequence = __atomic_load_n(&entry.sequence, __ATOMIC_ACQUIRE);
+    if (sequence < next_announced_ || sequence == 0) break;
+    if (entry.open_before != UINT8_MAX) below = std::max(below, sequence - entry.open_before);
+    ++next_announced_;
+  }
+  if (below <= confirmed_below_) return;
+  if (below > next_sequence_) return FailProtocol(0);
+  for (uint64_t s = confirmed_below_ + kSlots < below ? below - kSlots : confirmed_below_;
+       s < below; ++s) {
+    for (uint32_t i = 0; i < kReceivesMax; ++i) {
+      SendRequest& request = requests_[SlotOf(s) * kReceivesMax + i];
+      if (request.sequence == s && request.missing == 0) request.done = true;
+    }
+  }
+  confirmed_below_ = below;
+}
+
+// ---- What waits for a lane.
+
+void SendConnection::Wait(uint32_t index, uint32_t stripe) {
+  if (waiting_ == nullptr) waiting_ = std::make_unique<Waiting[]>(kRequests);
+  waiting_[index].stripes[stripe / 64] |= uint64_t{1} << stripe % 64;
+  ++waiting_count_;
+  attention_ |= kWaiting;
+}
+
+bool SendConnection::PostWaitingOf(uint32_t index) {
+  const SendRequest& request = requests_[index];
+  const CtsEntry& entry = (&memory_->fifo[0][0])[index];
+  if (!HasArrived(entry, request.sequence)) return false;
+  const StripePlan plan = PlanStripes(request.size, rules_.lanes_per_send);
+  uint8_t* const lanes = LanesOf(index, plan.stripes);
+  for (uint32_t stripe = 0; stripe < plan.stripes; ++stripe) {
+    if (!IsWaiting(index, stripe)) continue;
+    const uint64_t length = plan.Length(stripe, request.size);
+    const uint32_t lane = FindLane(entry, request.keys, length > 0);
+    if (lane == kNoLane) return false;
+    lanes[stripe] = static_cast<uint8_t>(lane);
+    waiting_[index].stripes[stripe / 64] &= ~(uint64_t{1} << stripe % 64);
+    --waiting_count_;
+    const uint64_t offset = plan.Offset(stripe);
+    PostStripe(lane, request.address + offset, length, entry.address + offset,
+               PackImmediate({.slot = index / kReceivesMax,
+                              .receive = index % kReceivesMax,
+                              .stripe = stripe,
+                              .stripes = plan.stripes,
+                              .has_record = false,
+                              .epoch = 0}),
+               entry, request.keys, request.size);
+  }
+  return true;
+}
+
+void SendConnection::PostWaiting() {
+  // The oldest first.
+  for (uint32_t i = 1; i <= kRequests && waiting_count_ > 0 && route_count_ > 0; ++i) {
+    const uint32_t index = (SlotOf(next_sequence_) * kReceivesMax + i) % kRequests;
+    const Waiting& waiting = waiting_[index];
+    if ((waiting.stripes[0] | waiting.stripes[1]) != 0) PostWaitingOf(index);
+  }
+  if (waiting_count_ == 0) attention_ &= ~kWaiting;
+}
+
+uint32_t SendConnection::waiting() const {
+  ConnectionGuard guard(&lock_);
+  return waiting_count_;
+}
+
+// ---- After a fence.
+
+SenderRecord SendConnection::Record() {
+  ConnectionGuard guard(&lock_);
+  SenderRecord record;
+  record.next_sequence = next_sequence_;
+  for (const auto& group : memory_->fifo) {
+    const uint64_t sequence = __atomic_load_n(&group[0].sequence, __ATOMIC_ACQUIRE);
+    if (sequence != 0 && sequence + kSlots >= next_sequence_) {
+      record.announcements.push_back(sequence);
+    }
+  }
+  std::sort(record.announcements.begin(), record.announcements.end());
+  return record;
+}
+
+bool SendConnection::IsPossible(const OpenReceive& open, uint32_t index) {
+  const SendRequest& request = requests_[index];
+  const uint32_t stripes = PlanStripes(request.size, rules_.lanes_per_send).stripes;
+  const bool some = (open.arrived[0] | open.arrived[1]) != 0;
+  if (open.stripes == 0 ? some : open.stripes != stripes) return false;
+  if ((open.arrived[0] & ~LowStripes(stripes)) != 0) return false;
+  if ((open.arrived[1] & ~HighStripes(stripes)) != 0) return false;
+  // What has not been posted, or was missing before, cannot be there.
+  return waiting_ == nullptr || ((open.arrived[0] & waiting_[index].stripes[0]) |
+                                 (open.arrived[1] & waiting_[index].stripes[1])) == 0;
+}
+
+bool SendConnection::IsPossible(const OpenTransfer& open) {
+  const uint32_t slot = SlotOf(open.sequence);
+  const CtsEntry* const group = memory_->fifo[slot];
+  const size_t receives = open.receives.size();
+  if (receives < 1 || receives > kReceivesMax) return false;
+  if (HasArrived(group[0], open.sequence) && group[0].receives != receives) return false;
+  for (uint32_t i = 0; i < kReceivesMax; ++i) {
+    const bool sent = requests_[slot * kReceivesMax + i].sequence == open.sequence;
+    if (i >= receives) {
+      if (sent) return false;
+    } else if (sent) {
+      if (!IsPossible(open.receives[i], slot * kReceivesMax + i)) return false;
+    } else if (open.receives[i] != OpenReceive{}) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SendConnection::IsPossible(const ReceiverRecord& record, uint64_t* sequence) {
+  const uint64_t below = record.complete_below;
+  const uint64_t next = record.next_sequence;
+  *sequence = next;
+  if (below < kFirstSequence || below > next || next - below > kSlots) return false;
+  if (next < next_sequence_ + (matched_ != 0 ? 1 : 0) || below > next_sequence_) return false;
+  const auto is_open = [&record](uint64_t s) {
+    return std::any_of(record.open.begin(), record.open.end(),
+                       [s](const OpenTransfer& open) { return open.sequence == s; });
+  };
+  for (uint32_t i = 0; waiting_count_ > 0 && i < kRequests; ++i) {
+    *sequence = requests_[i].sequence;
+    // Complete, though something of it is not even posted.
+    if ((waiting_[i].stripes[0] | waiting_[i].stripes[1]) != 0 && !is_open(*sequence)) return false;
+  }
+  size_t at = 0;
+  for (uint64_t s = below; s < next; ++s) {
+    *sequence = s;
+    if (at < record.open.size() && record.open[at].sequence == s) {
+      if (!IsPossible(record.open[at])) return false;
+      ++at;
+    } else if (s >= next_sequence_) {
+      return false;  // complete, but not all of it was sent
+    }
+  }
+  return at == record.open.size();
+}
+
+bool SendConnection::Compare(uint32_t index, const OpenReceive* open, const LaneSet& lanes,
+                             bool apply, ResumeResult* result) {
+  SendRequest& request = requests_[index];
+  const StripePlan plan = PlanStripes(request.size, rules_.lanes_per_send);
+  uint8_t* const went_over = LanesOf(index, plan.stripes);
+  for (uint32_t stripe = 0; stripe < plan.stripes; ++stripe) {
+    if (went_over[stripe] == kNoLane || !lanes.Has(went_over[stripe])) continue;
+    uint64_t* const word = Unacknowledged(index, stripe);
+    const uint64_t bit = uint64_t{1} << stripe % 64;
+    if (open == nullptr || (open->arrived[stripe / 64] & bit) != 0) {
+      if (!apply || (*word & bit) == 0) continue;
+      *word &= ~bit;
+      if (--request.missing == 0) Acknowledged(&request);
+      continue;
+    }
+    // Missing. If NCCL has the buffer back, there is nothing to send it from (rule 4).
+    if (request.kind != Request::kSend) return false;
+    if (!apply) continue;
+    if ((*word & bit) == 0) {
+      *word |= bit;
+      ++request.missing;
+    }
+    request.done = false;
+    went_over[stripe] = kNoLane;
+    Wait(index, stripe);
+    ++result->stripes;
+    result->bytes += plan.Length(stripe, request.size);
+  }
+  return true;
+}
+
+bool SendConnection::CompareAll(const ReceiverRecord& record, const LaneSet& lanes, bool apply,
+                                ResumeResult* result) {
+  for (uint32_t index = 0; index < kRequests; ++index) {
+    const SendRequest& request = requests_[index];
+    if (request.sequence == 0) continue;
+    const OpenReceive* open = nullptr;
+    for (const OpenTransfer& transfer : record.open) {
+      if (transfer.sequence == request.sequence) open = &transfer.receives[index % kReceivesMax];
+    }
+    if (open == nullptr && request.kind != Request::kSend) continue;
+    result->sequence = request.sequence;
+    if (!Compare(index, open, lanes, apply, result)) {
+      result->status = ResumeResult::Status::kLost;
+      return false;
+    }
+  }
+  result->sequence = 0;
+  return true;
+}
+
+ResumeResult SendConnection::Resume(const ReceiverRecord& record, absl::Span<const LaneRef> lanes) {
+  ConnectionGuard guard(&lock_);
+  ResumeResult result;
+  if (!IsPossible(record, &result.sequence)) {
+    result.status = ResumeResult::Status::kLie;
+    return result;
+  }
+  const LaneSet fenced = FencedOf(lanes);
+  if (!CompareAll(record, fenced, false, &result)) return result;
+  confirmed_below_ = std::max(confirmed_below_, record.complete_below);
+  CompareAll(record, fenced, true, &result);
+  for (SendRequest& request : requests_) {
+    if (request.kind == Request::kSend && request.missing == 0) Acknowledged(&request);
+  }
+  Free(fenced);
+  Settle();
+  return result;
 }
 
 }  // namespace railhop::datapath

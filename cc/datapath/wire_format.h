@@ -26,6 +26,8 @@ inline constexpr uint32_t kSlots = 32;
 inline constexpr uint32_t kReceivesMax = 8;
 // Devices that a net device may be made of: NCCL_NET_MAX_DEVS_PER_NIC of v12.
 inline constexpr uint32_t kDevicesMax = 8;
+// Ports of verbs devices in one process that memory may be registered on: bits of a word.
+inline constexpr uint32_t kPhysicalMax = 32;
 // Queue pairs in one connection. Source: NCCL_IB_MAX_QPS, NCCL 2.30.7.
 inline constexpr uint32_t kLanesMax = 128;
 inline constexpr uint32_t kStripesMax = 128;
@@ -39,11 +41,12 @@ constexpr uint32_t SlotOf(uint64_t sequence) { return static_cast<uint32_t>(sequ
 struct alignas(64) CtsEntry {
   uint64_t address;                   // where the data goes
   uint64_t size;                      // room, bytes
-  uint32_t remote_keys[kDevicesMax];  // of that memory on each device of the receiver
+  uint32_t remote_keys[kDevicesMax];  // of that memory on each device of the receiver; 0 = none
   int32_t tag;
-  uint8_t receives;    // in this transfer, 1..8; the same in each of its entries
-  uint8_t reserved;    // 0
-  uint16_t epoch_low;  // of the lanes that the keys are for
+  uint8_t receives;  // in this transfer, 1..8; the same in each of its entries
+  // Transfers below sequence - open_before are complete; 255 = so many or more.
+  uint8_t open_before;
+  uint16_t epoch_low;  // the keys are for lanes that were made in this epoch or before
   uint64_t sequence;   // of the transfer; written last
 };
 static_assert(sizeof(CtsEntry) == 64);
@@ -64,15 +67,20 @@ static_assert(sizeof(SizeRecords) == 2048);
 struct alignas(4096) SenderMemory {
   CtsEntry fifo[kSlots][kReceivesMax];  // written by the receiver
   SizeRecords sizes;                    // read by our own NIC
+  // Written by the receiver if receives are confirmed and no entry is due: all transfers below it
+  // are complete.
+  uint64_t complete_below;
 };
 static_assert(sizeof(SenderMemory) == 20480);
 static_assert(offsetof(SenderMemory, sizes) == 16384);
+static_assert(offsetof(SenderMemory, complete_below) == 18432);
 
 // The memory that a receiver registers for one connection.
 struct alignas(4096) ReceiverMemory {
   CtsEntry staging[kSlots][kReceivesMax];  // read by our own NIC
   SizeRecords sizes;                       // written by the sender
   uint64_t flush_landing[kDevicesMax];     // written by our own NIC
+  uint64_t complete_below;                 // read by our own NIC
 };
 static_assert(sizeof(ReceiverMemory) == 20480);
 static_assert(offsetof(ReceiverMemory, sizes) == 16384);

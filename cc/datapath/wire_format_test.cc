@@ -34,13 +34,14 @@ TEST(Immediate, EpochBeyondItsBits_LowBitsOnly) {
 
 TEST(WorkId, Extremes_BackAsTheyWere) {
   for (const WorkId id :
-       {WorkId{WorkKind::kData, 127, 127, 255}, WorkId{WorkKind::kFlush, 0, 0, 31},
-        WorkId{WorkKind::kCts, 0xffff, 0xff, 0xffff}}) {
+       {WorkId{WorkKind::kData, 127, 127, 255, 7}, WorkId{WorkKind::kFlush, 0, 0, 31},
+        WorkId{WorkKind::kReceiveMarker, 0xff, 0xff, 0xffff, 0xffff}}) {
     const WorkId back = UnpackWorkId(PackWorkId(id));
     EXPECT_EQ(back.kind, id.kind);
     EXPECT_EQ(back.lane, id.lane);
     EXPECT_EQ(back.stripe, id.stripe);
     EXPECT_EQ(back.index, id.index);
+    EXPECT_EQ(back.epoch, id.epoch);
   }
 }
 

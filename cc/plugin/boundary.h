@@ -30,6 +30,7 @@ Result ToResult(const absl::Status& status);
 constexpr Result ToResult(datapath::Outcome outcome) {
   switch (outcome) {
     case datapath::Outcome::kOk:
+    case datapath::Outcome::kFault:  // the transport has taken it on
       return nccl::kSuccess;
     case datapath::Outcome::kMisuse:
       return nccl::kInternalError;

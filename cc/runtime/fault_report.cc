@@ -52,6 +52,14 @@ std::string DescribeFault(const std::string& connection, const Fault& fault) {
       return absl::StrCat(connection, ": ended by event ", fault.code, " of its device");
     case Fault::Kind::kProtocol:
       return absl::StrCat(where, ": the peer sent what the protocol does not allow");
+    case Fault::Kind::kLost:
+      return absl::StrCat(
+          connection,
+          ": data was acknowledged and is not there, and its buffer is not ours any "
+          "more: a failing NIC has lost it");
+    case Fault::Kind::kGiveUp:
+      return absl::StrCat(connection, ": given up");
+    case Fault::Kind::kUncovered:
     case Fault::Kind::kNone:
       break;
   }

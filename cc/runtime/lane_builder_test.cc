@@ -161,16 +161,19 @@ TEST_F(LaneBuilderTest, UseInline_OneEntryOnTheReceiversSide) {
 
 TEST_F(LaneBuilderTest, AdaptiveRouting_AutoByLinkAndRoomForTwoWrites) {
   Raise(LaneBuilder::Side::kSender, 0, 0, Peer(1, 1));  // Ethernet: off
-  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr, 256u);
+  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr,
+            datapath::kLaneStripesMax + datapath::kQueueSlack);
   config_.ib_adaptive_routing = 1;
   Raise(LaneBuilder::Side::kSender, 0, 0, Peer(1, 1));
-  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr, 512u);
+  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr,
+            2 * datapath::kLaneStripesMax + datapath::kQueueSlack);
   config_.ib_adaptive_routing = -2;
   parts_[0]->is_ethernet = false;
   control::EndDescription peer = Peer(1, 1);
   peer.devices[0].is_ethernet = false;
   Raise(LaneBuilder::Side::kSender, 0, 0, peer);  // InfiniBand: on
-  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr, 512u);
+  EXPECT_EQ(nics_[0].created_qps.back().cap.max_send_wr,
+            2 * datapath::kLaneStripesMax + datapath::kQueueSlack);
 }
 
 TEST_F(LaneBuilderTest, InfiniBand_LidInOneSubnetGrhToAnother) {

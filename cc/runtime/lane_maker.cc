@@ -91,12 +91,13 @@ bool LaneMaker::AdaptiveRouting(const std::vector<const PhysicalDevice*>& parts)
 
 verbs::QueuePairSize LaneMaker::SizeFor(const LaneUse& use) const {
   if (use.end == engine::End::kSender) {
-    return {.send_requests = datapath::kLaneStripesMax * (use.adaptive_routing ? 2 : 1),
+    return {.send_requests =
+                datapath::kLaneStripesMax * (use.adaptive_routing ? 2 : 1) + datapath::kQueueSlack,
             .receive_requests = 1,
             .inline_bytes = 0};
   }
-  return {.send_requests = datapath::kCtsWritesMax,
-          .receive_requests = datapath::kReceivesPosted,
+  return {.send_requests = datapath::kCtsWritesMax + datapath::kQueueSlack,
+          .receive_requests = datapath::kReceivesPosted + datapath::kQueueSlack,
           .inline_bytes = config_.ib_use_inline ? kInlineBytes : 0};
 }
 
@@ -110,6 +111,7 @@ absl::StatusOr<datapath::ConnectionDevice> LaneMaker::MakeDevice(const PhysicalD
   const size_t bytes = use.end == engine::End::kSender ? sizeof(datapath::SenderMemory)
                                                        : sizeof(datapath::ReceiverMemory);
   datapath::ConnectionDevice made;
+  made.physical = device.id;
   RAILHOP_ASSIGN_OR_RETURN(
       made.cq, verbs::CompletionQueue::Create(device.context, static_cast<int>(entries)));
   // Never relaxed: entries must not be seen before their parts.

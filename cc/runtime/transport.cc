@@ -132,11 +132,18 @@ absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, si
     return absl::InvalidArgumentError("memory to register is empty");
   }
   Memory* const memory = AllPools().memories.Take();
-  memory->keys = {};
-  memory->keys.begin = reinterpret_cast<uintptr_t>(data);
-  memory->keys.end = memory->keys.begin + size;
+  memory->keys.Start(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(data) + size);
   memory->parts = 0;
   for (const PhysicalDevice* part : comm->device->parts) {
+    if (part->id >= static_cast<int>(datapath::kPhysicalMax)) {
+      ReleaseParts(memory).IgnoreError();
+      AllPools().memories.Give(memory);
+      return absl::InvalidArgumentError(
+          absl::StrCat(part->name, " is port number ", part->id,
+                       " of this process, and memory is registered on "
+                       "the first ",
+                       datapath::kPhysicalMax, " only"));
+    }
     const uint32_t i = memory->parts;
     RegistrationCache* const cache = CacheOf(running, *part);
     const absl::StatusOr<Registration*> registration = acquire(cache);
@@ -147,8 +154,8 @@ absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, si
     }
     memory->caches[i] = cache;
     memory->registrations[i] = *registration;
-    memory->keys.local[i] = (*registration)->region->local_key();
-    memory->keys.remote[i] = (*registration)->region->remote_key();
+    memory->keys.Add(part->id, (*registration)->region->local_key(),
+                     (*registration)->region->remote_key());
     ++memory->parts;
   }
   memory->mark = Memory::Mark::kLive;
@@ -205,8 +212,16 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
   return absl::OkStatus();
 }
 
-// Out of line: the way of a connection that has been given up, and of misuse.
+// A connection has faults that the driver should take now. Any of NCCL's threads, in its hot path:
+// it does not block. Without a driver nobody has asked for faults.
+void WakeDriver(datapath::Connection* connection) { (void)connection; }
+
+// Out of line: the way of a connection with news or that has been given up, and of misuse.
 __attribute__((noinline, cold)) Outcome Failed(datapath::Connection* connection, Outcome outcome) {
+  if (outcome == Outcome::kFault) {
+    WakeDriver(connection);
+    return Outcome::kOk;
+  }
   ReportFault(connection);
   return outcome;
 }

@@ -84,6 +84,9 @@ class QueuePair {
 
   // Nothing reaches memory over it after success. Errors: Internal (it still exists).
   absl::Status Destroy();
+  // The last Destroy has failed since there is no device any more (EIO, ENODEV): the same as
+  // success for whoever owns the memory.
+  bool device_is_gone() const { return gone_; }
 
  private:
   QueuePair(Context* context, ibv_qp* qp) : context_(context), qp_(qp) {}
@@ -91,6 +94,7 @@ class QueuePair {
 
   Context* const context_;
   ibv_qp* qp_;  // null once destroyed
+  bool gone_ = false;
 };
 
 }  // namespace railhop::verbs
