@@ -75,4 +75,22 @@ control::SocketConfig MakeSocketConfig(const config::Options& o, std::vector<std
   return config;
 }
 
+FailoverConfig MakeFailoverConfig(const config::Options& o, std::vector<std::string>* notes) {
+  FailoverConfig config;
+  config.enabled = o.failover;
+  config.confirm = o.confirm_receives;
+  config.health.stall = o.stall_threshold_ns;
+  config.health.probe_interval = o.probe_interval_ns;
+  config.health.probe_interval_max =
+      std::max(config.health.probe_interval_max, o.probe_interval_ns);
+  config.health.hold_down = o.hold_down_ns;
+  config.health.hold_down_max = std::max(o.hold_down_ns, o.hold_down_max_ns);
+  if (o.hold_down_max_ns < o.hold_down_ns) {
+    notes->push_back("RAILHOP_HOLD_DOWN_MAX is less than RAILHOP_HOLD_DOWN, which is used for both");
+  }
+  config.give_up_ns = o.give_up_time_ns;
+  config.port_poll_interval_ns = o.port_poll_interval_ns;
+  return config;
+}
+
 }  // namespace railhop::runtime

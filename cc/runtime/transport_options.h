@@ -8,6 +8,7 @@
 #include "cc/config/options.h"
 #include "cc/control/socket_config.h"
 #include "cc/datapath/datapath_config.h"
+#include "cc/runtime/failover_config.h"
 
 namespace railhop::runtime {
 
@@ -17,6 +18,7 @@ datapath::DatapathConfig MakeDatapathConfig(const config::Options& options,
                                             std::vector<std::string>* notes);
 control::SocketConfig MakeSocketConfig(const config::Options& options,
                                        std::vector<std::string>* notes);
+FailoverConfig MakeFailoverConfig(const config::Options& options, std::vector<std::string>* notes);
 
 }  // namespace railhop::runtime
 

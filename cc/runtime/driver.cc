@@ -1,0 +1,798 @@
+#include "cc/runtime/driver.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/fault_report.h"
+
+namespace railhop::runtime {
+
+using engine::Cause;
+using engine::EndId;
+using engine::InstanceId;
+using engine::LaneId;
+using engine::LaneIds;
+using engine::PathId;
+using engine::PortState;
+
+namespace {
+
+// Time between looks at what moves: a small part of the stall threshold.
+int64_t TickFor(int64_t stall) {
+  return std::clamp<int64_t>(stall / 64, 1'000'000, 20'000'000);
+}
+
+}  // namespace
+
+Driver::Driver(const Parts& parts, const DriverOptions& options)
+    : parts_(parts),
+      options_(options),
+      tick_ns_(TickFor(options.health.stall)),
+      prng_(options.seed) {}
+
+Driver::~Driver() = default;
+
+// ---- Any thread.
+
+void Driver::Add(LinkInfo info) {
+  absl::MutexLock lock(&mutex_);
+  const EndId id = info.id;
+  const InstanceId peer_id = info.peer;
+  auto link = std::make_shared<Link>(std::move(info));
+  for (size_t slot = 0; slot < link->info.parts.size(); ++slot) {
+    link->slots[link->info.parts[slot]->id] = static_cast<uint8_t>(slot);
+  }
+  for (size_t i = 0; i < link->info.base.size(); ++i) {
+    const BaseLane& base = link->info.base[i];
+    LinkLane lane;
+    lane.path = {.local = base.local, .remote = -1};
+    lane.path_known = false;
+    lane.slot = base.slot;
+    lane.remote_slot = base.remote_slot;
+    lane.base = static_cast<int>(i);
+    lane.progress_at = now_;
+    link->lanes[{.index = static_cast<uint8_t>(i), .epoch = 1}] = lane;
+    link->route.push_back(static_cast<uint8_t>(i));
+    ++link->slot_lanes[base.slot];
+  }
+  // A lane that goes back to its own port finds the place of the one that was fenced; one more may
+  // be there while it is handed over.
+  link->next_place = static_cast<uint8_t>(link->info.base.size());
+  Peer& peer = peers_[peer_id];
+  if (peer.host.empty()) peer.host = link->info.peer_host;
+  peer.links.insert(id);
+  parts_.channel->Add(peer_id, id.connection, link->info.secret, link->info.addresses);
+  links_[id] = link;
+  dirty_.insert(id);
+  due_ = 0;
+  parts_.wake();
+}
+
+bool Driver::Remove(EndId id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = links_.find(id);
+  if (found == links_.end()) return true;
+  const std::shared_ptr<Link> link = found->second;
+  if (!link->closing) {
+    link->closing = true;
+    link->over = true;
+    LeaveEpisode(link.get(), false);
+    if (!link->failed) {
+      Send(*link, engine::Over{.to = PeerEnd(*link), .failed = false, .reason = "closed"});
+    }
+    dirty_.erase(id);
+    draining_.erase(id);
+    std::erase_if(fences_, [&id](const auto& fence) { return fence.first == id; });
+  }
+  if (link->jobs > 0) {
+    parts_.wake();
+    return false;
+  }
+  links_.erase(found);
+  const auto peer = peers_.find(link->info.peer);
+  if (peer != peers_.end()) {
+    peer->second.links.erase(id);
+    parts_.channel->Remove(link->info.peer, id.connection);
+    if (peer->second.links.empty()) {
+      parts_.prober->Forget(link->info.peer);
+      peers_.erase(peer);
+    }
+  }
+  parts_.wake();
+  return true;
+}
+
+void Driver::Notify(EndId id) {
+  {
+    absl::MutexLock lock(&inbox_mutex_);
+    notified_.push_back(id);
+  }
+  parts_.wake();
+}
+
+void Driver::Take(const AsyncEvent& event) {
+  {
+    absl::MutexLock lock(&inbox_mutex_);
+    async_events_.push_back(event);
+  }
+  parts_.wake();
+}
+
+// ---- Commands.
+
+absl::Status Driver::WouldStrand(int physical) const {
+  for (const auto& [id, link] : links_) {
+    if (link->over) continue;
+    const bool uses = std::any_of(link->lanes.begin(), link->lanes.end(), [&](const auto& entry) {
+      return entry.second.path.local == physical &&
+             entry.second.state <= LinkLane::State::kRetiring;
+    });
+    if (!uses) continue;
+    engine::RouteWish wish = WishOf(*link);
+    for (engine::PathFacts& path : wish.paths) {
+      if (path.path.local == physical) path.good = false;
+    }
+    if (engine::ChooseRoute(wish).empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(PortName(physical), " is the last path of the connection ",
+                       link->info.label, ": it is not taken out of service"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Drain(int physical) {
+  absl::MutexLock lock(&mutex_);
+  LocalPort* const port = FindPort(physical);
+  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
+  const absl::Status stranded = WouldStrand(physical);
+  if (!stranded.ok()) return stranded;
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kCommand,
+                          .local = physical,
+                          .cause = Cause::kDrain,
+                          .text = "drain"});
+  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kDrain}), Cause::kDrain);
+  due_ = 0;
+  parts_.wake();
+  return absl::OkStatus();
+}
+
+absl::Status Driver::ForceFailover(int physical) {
+  absl::MutexLock lock(&mutex_);
+  LocalPort* const port = FindPort(physical);
+  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
+  const absl::Status stranded = WouldStrand(physical);
+  if (!stranded.ok()) return stranded;
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kCommand,
+                          .local = physical,
+                          .cause = Cause::kCommand,
+                          .text = "force failover"});
+  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kHold}), Cause::kCommand);
+  SuspectLocal(physical, Cause::kCommand);
+  due_ = 0;
+  parts_.wake();
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Release(int physical) {
+  absl::MutexLock lock(&mutex_);
+  LocalPort* const port = FindPort(physical);
+  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kCommand,
+                          .local = physical,
+                          .text = "release"});
+  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kRelease}), Cause::kNone);
+  for (const auto& [id, link] : links_) dirty_.insert(id);
+  due_ = 0;
+  parts_.wake();
+  return absl::OkStatus();
+}
+
+absl::Status Driver::FailBack() {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [peer_id, peer] : peers_) {
+    for (auto& [path, health] : peer.paths) {
+      if (health.state() == engine::PathState::kHeld) {
+        // Answers, and need not go on doing so for the hold-down.
+        PathEvent(peer_id, path, engine::PathEvent::Kind::kMaybeUp, Cause::kCommand, false);
+      }
+    }
+  }
+  for (const auto& [id, link] : links_) dirty_.insert(id);
+  due_ = 0;
+  parts_.wake();
+  return absl::OkStatus();
+}
+
+Driver::Summary Driver::Summarize() const {
+  absl::MutexLock lock(&mutex_);
+  Summary summary;
+  summary.links = static_cast<int>(links_.size());
+  summary.peers = static_cast<int>(peers_.size());
+  for (const auto& [id, link] : links_) {
+    if (link->hindered_since != 0) ++summary.hindered;
+    for (const auto& [lane_id, lane] : link->lanes) {
+      if (lane.state > LinkLane::State::kRetiring) continue;
+      ++summary.lanes;
+      if (lane.path.local != link->info.base[static_cast<size_t>(lane.base)].local) {
+        ++summary.backup_lanes;
+      }
+    }
+  }
+  for (const auto& [id, episode] : episodes_) {
+    if (!episode.open.empty()) ++summary.open_episodes;
+  }
+  for (const auto& [id, peer] : peers_) {
+    summary.paths += static_cast<int>(peer.paths.size());
+    for (const auto& [path, health] : peer.paths) {
+      if (health.MayEnter()) ++summary.good_paths;
+    }
+  }
+  return summary;
+}
+
+// ---- The driver's thread.
+
+void Driver::Step(int64_t now_ns) {
+  absl::MutexLock lock(&mutex_);
+  now_ = std::max(now_, now_ns);
+  due_ = std::numeric_limits<int64_t>::max();
+  SyncPorts();
+  TakeInbox();
+  TakePortNews();
+  TakeChannel();
+  for (Executor::Job& done : parts_.executor->TakeDone()) {
+    if (done) done();
+  }
+  TakeProbes();
+  TakeCover();
+  Watch();
+  CountLoad();
+  while (!dirty_.empty()) {
+    const EndId id = *dirty_.begin();
+    dirty_.erase(dirty_.begin());
+    const auto found = links_.find(id);
+    if (found != links_.end()) Reconcile(std::shared_ptr<Link>(found->second));
+  }
+  RunFences();
+  TellEpisodes();
+  SendProbes();
+  // What this step has sent goes out now.
+  TakeChannel();
+  Schedule(watch_at_);
+  Schedule(parts_.channel->next_due());
+  Schedule(parts_.prober->next_due());
+  Schedule(parts_.cover->next_due());
+  Schedule(parts_.ports->next_due());
+}
+
+int64_t Driver::next_due() const {
+  absl::MutexLock lock(&mutex_);
+  return due_;
+}
+
+void Driver::Schedule(int64_t when_ns) { due_ = std::min(due_, when_ns); }
+
+Driver::LocalPort* Driver::FindPort(int physical) {
+  const auto found = ports_.find(physical);
+  return found == ports_.end() ? nullptr : &found->second;
+}
+
+std::string Driver::PortName(int physical) const {
+  const auto found = ports_.find(physical);
+  if (found == ports_.end()) return absl::StrCat("port ", physical);
+  return absl::StrCat(found->second.device->name, ":", found->second.device->port);
+}
+
+Link* Driver::FindLink(const EndId& id) {
+  const auto found = links_.find(id);
+  return found == links_.end() || found->second->closing ? nullptr : found->second.get();
+}
+
+EndId Driver::PeerEnd(const Link& link) const {
+  return {.connection = link.info.id.connection, .end = engine::Opposite(link.info.id.end)};
+}
+
+bool Driver::Send(const Link& link, const engine::Message& message) {
+  return parts_.channel->Send(link.info.peer, message);
+}
+
+// New devices may have joined.
+void Driver::SyncPorts() {
+  for (const PhysicalDevice* device : parts_.devices->Physical()) {
+    if (ports_.contains(device->id)) continue;
+    ports_[device->id].device = device;
+    for (const auto& [id, link] : links_) dirty_.insert(id);
+  }
+}
+
+void Driver::TakeInbox() {
+  std::vector<EndId> notified;
+  std::vector<AsyncEvent> events;
+  {
+    absl::MutexLock lock(&inbox_mutex_);
+    notified.swap(notified_);
+    events.swap(async_events_);
+  }
+  for (const AsyncEvent& event : events) parts_.ports->Take(event, now_);
+  std::sort(notified.begin(), notified.end());
+  notified.erase(std::unique(notified.begin(), notified.end()), notified.end());
+  for (const EndId& id : notified) {
+    if (Link* const link = FindLink(id)) TakeFaults(link);
+  }
+}
+
+void Driver::TakeFaults(Link* link) {
+  if (link->over) return;
+  using datapath::Fault;
+  for (const Fault& fault : link->connection()->TakeFaults()) {
+    if (link->over) return;
+    if (fault.fatal) {
+      GiveUp(link, DescribeFault(link->info.label, fault), true);
+      return;
+    }
+    if (fault.kind == Fault::Kind::kUncovered) {
+      parts_.cover->Ensure(link->info.comm, fault.physical);
+      continue;
+    }
+    if (fault.lane < 0) {
+      // A whole queue: every lane of that device.
+      LaneIds lanes;
+      for (const auto& [lane_id, lane] : link->lanes) {
+        if (static_cast<int>(lane.slot) == fault.device) engine::AddLane(&lanes, lane_id);
+      }
+      SuspectLanes(link, lanes, Cause::kPost);
+      continue;
+    }
+    const LaneId id = {.index = static_cast<uint8_t>(fault.lane), .epoch = fault.epoch};
+    const LinkLane* const lane = link->Find(id);
+    if (lane == nullptr) continue;
+    const Cause cause = fault.kind == Fault::Kind::kCompletion ? Cause::kCompletion : Cause::kPost;
+    const PathId path = lane->path;
+    const bool known = lane->path_known;
+    SuspectLanes(link, {id}, cause);
+    // The others on this port are looked after at once.
+    parts_.ports->ReadNow(path.local, now_);
+    if (known) PathEvent(link->info.peer, path, engine::PathEvent::Kind::kLaneError, cause);
+  }
+}
+
+void Driver::TakePortNews() {
+  using engine::PortEvent;
+  for (const PortNews& news : parts_.ports->Poll(now_)) {
+    SyncPorts();
+    LocalPort* const port = FindPort(news.physical);
+    if (port == nullptr) continue;
+    switch (news.kind) {
+      case PortNews::Kind::kActive:
+        ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kReadActive}), Cause::kNone);
+        break;
+      case PortNews::Kind::kNotActive:
+        ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kReadNotActive}),
+                  Cause::kPortDown);
+        break;
+      case PortNews::Kind::kFatal:
+        parts_.cover->DeviceGone(news.physical);
+        parts_.prober->DeviceFailed(news.physical);
+        ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kFatal}), Cause::kDeviceFatal);
+        break;
+      case PortNews::Kind::kAddress:
+        ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kAddress}), Cause::kAddress);
+        break;
+      case PortNews::Kind::kQueuePair:
+      case PortNews::Kind::kQueue:
+        for (const auto& [id, link] : links_) {
+          if (link->closing || link->over) continue;
+          LaneIds lanes;
+          for (const datapath::LaneRef& lane : link->connection()->LanesOf(news.object)) {
+            engine::AddLane(&lanes, {.index = lane.index, .epoch = lane.epoch});
+          }
+          SuspectLanes(link.get(), lanes, Cause::kQueuePair);
+        }
+        break;
+      case PortNews::Kind::kDoubt:
+        for (auto& [peer_id, peer] : peers_) {
+          for (auto& [path, health] : peer.paths) {
+            if (path.local != news.physical) continue;
+            PathEvent(peer_id, path, engine::PathEvent::Kind::kLaneError, Cause::kAddress);
+          }
+        }
+        break;
+      case PortNews::Kind::kJoined:
+        break;
+    }
+    Announce(port);
+  }
+}
+
+void Driver::ApplyPort(LocalPort* port, const engine::PortStep& step, Cause cause) {
+  const int physical = port->device->id;
+  uint32_t in_service = 0;
+  for (const auto& [id, other] : ports_) {
+    if (other.health.state() != PortState::kDown && other.health.state() != PortState::kFatal) {
+      in_service |= uint32_t{1} << id;
+    }
+  }
+  parts_.cover->SetInService(in_service);
+  if (step.leave) {
+    for (auto& [peer_id, peer] : peers_) {
+      for (auto& [path, health] : peer.paths) {
+        if (path.local == physical) {
+          PathEvent(peer_id, path, engine::PathEvent::Kind::kLocalDown, cause);
+        }
+      }
+    }
+    // Also where the peer's ports are not known yet.
+    SuspectLocal(physical, cause);
+  }
+  if (step.try_paths || step.resolve_address) {
+    for (auto& [peer_id, peer] : peers_) {
+      for (auto& [path, health] : peer.paths) {
+        if (path.local == physical) {
+          PathEvent(peer_id, path,
+                    step.try_paths ? engine::PathEvent::Kind::kMaybeUp
+                                   : engine::PathEvent::Kind::kLaneError,
+                    cause);
+        }
+      }
+    }
+  }
+  if (step.leave || step.drain || step.try_paths) {
+    for (const auto& [id, link] : links_) dirty_.insert(id);
+  }
+  if (step.leave || step.drain || step.try_paths || step.announce) {
+    parts_.journal->Append({.time_ns = now_,
+                            .kind = JournalEntry::Kind::kPortState,
+                            .local = physical,
+                            .cause = cause,
+                            .value = static_cast<uint64_t>(port->health.state()),
+                            .text = PortName(physical)});
+  }
+  if (step.announce || step.drain) Announce(port);
+}
+
+namespace {
+
+engine::PortReport ReportOf(const PhysicalDevice& device, const PortFacts& facts,
+                            PortState state) {
+  engine::PortReport report;
+  report.physical = device.id;
+  report.name = device.name;
+  report.port = device.port;
+  report.is_ethernet = device.is_ethernet;
+  report.state = state;
+  report.mtu = facts.mtu;
+  report.lid = facts.lid;
+  report.gid = facts.gid;
+  report.rail = device.rail_id;
+  report.speed_mbps = device.speed_mbps;
+  return report;
+}
+
+}  // namespace
+
+// Tells all peers of a port that has changed.
+void Driver::Announce(LocalPort* port) {
+  PortState state = port->health.state();
+  if (state == PortState::kActive && !parts_.ports->active(port->device->id)) {
+    state = PortState::kDown;
+  }
+  engine::PortReport report =
+      ReportOf(*port->device, parts_.ports->facts(port->device->id), state);
+  if (port->reported && report == port->report) return;
+  port->report = report;
+  port->reported = true;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.up) parts_.channel->Send(id, engine::Ports{.ports = {report}});
+  }
+}
+
+void Driver::SessionUp(InstanceId id) {
+  Peer& peer = peers_[id];
+  peer.up = true;
+  peer.dead_since = 0;
+  peer.silent_since = 0;
+  engine::Ports ports;
+  for (auto& [physical, port] : ports_) {
+    PortState state = port.health.state();
+    if (state == PortState::kActive && !parts_.ports->active(physical)) state = PortState::kDown;
+    port.report = ReportOf(*port.device, parts_.ports->facts(physical), state);
+    port.reported = true;
+    ports.ports.push_back(port.report);
+  }
+  parts_.channel->Send(id, ports);
+  parts_.prober->SessionUp(id, now_);
+  parts_.journal->Append(
+      {.time_ns = now_, .kind = JournalEntry::Kind::kSession, .peer = id, .text = "up"});
+  const std::set<EndId> ends = peer.links;
+  for (const EndId& end : ends) {
+    Link* const link = FindLink(end);
+    if (link == nullptr) continue;
+    if (link->failed || link->over) {
+      Send(*link, engine::Over{.to = PeerEnd(*link), .failed = true, .reason = link->reason});
+      continue;
+    }
+    if (link->offer != nullptr && link->offer->stage == PendingOffer::Stage::kOffered) {
+      Send(*link, link->offer->offer);
+    }
+    for (const auto& [epoch, up] : link->ups) Send(*link, up);
+    StepMachine(link, {.kind = engine::FailoverEvent::Kind::kRepeat});
+    dirty_.insert(end);
+  }
+}
+
+void Driver::TakeChannel() {
+  for (control::ChannelEvent& event : parts_.channel->Poll(now_)) {
+    if (!peers_.contains(event.peer)) continue;
+    Peer& peer = peers_[event.peer];
+    switch (event.kind) {
+      case control::ChannelEvent::Kind::kMessage:
+        TakeMessage(event.peer, event.message);
+        break;
+      case control::ChannelEvent::Kind::kUp:
+        SessionUp(event.peer);
+        break;
+      case control::ChannelEvent::Kind::kDown:
+        peer.up = false;
+        parts_.journal->Append({.time_ns = now_,
+                                .kind = JournalEntry::Kind::kSession,
+                                .peer = event.peer,
+                                .text = absl::StrCat("down: ", event.text)});
+        break;
+      case control::ChannelEvent::Kind::kDead:
+        peer.up = false;
+        if (peer.dead_since == 0) {
+          peer.dead_since = now_;
+          peer.death = event.text;
+        }
+        break;
+      case control::ChannelEvent::Kind::kSilent:
+        if (peer.silent_since == 0) peer.silent_since = now_;
+        break;
+    }
+  }
+}
+
+void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
+  const auto refuse = [this] {
+    parts_.journal->Count([](JournalCounters* counters) { ++counters->refused_messages; });
+  };
+  std::visit(
+      [&](const auto& m) {
+        using T = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<T, engine::Ports>) {
+          TakePorts(from, m);
+        } else if constexpr (std::is_same_v<T, engine::ProbeOpen> ||
+                             std::is_same_v<T, engine::ProbeAnswer> ||
+                             std::is_same_v<T, engine::ProbeClose>) {
+          parts_.prober->Take(from, message, now_);
+        } else if constexpr (std::is_same_v<T, engine::Goodbye>) {
+          Peer& peer = peers_[from];
+          peer.goodbye = true;
+          peer.death = m.reason;
+          if (peer.dead_since == 0) peer.dead_since = now_;
+        } else {
+          // Of one connection.
+          const auto found = links_.find(m.to);
+          if (found == links_.end()) {
+            parts_.journal->Count([](JournalCounters* counters) { ++counters->stale_messages; });
+            if constexpr (!std::is_same_v<T, engine::Unknown> && !std::is_same_v<T, engine::Over>) {
+              parts_.channel->Send(
+                  from, engine::Unknown{.to = {.connection = m.to.connection,
+                                               .end = engine::Opposite(m.to.end)}});
+            }
+            return;
+          }
+          const std::shared_ptr<Link> link = found->second;
+          // A peer speaks for its own connections only.
+          if (link->info.peer != from) return refuse();
+          if (link->closing) return;
+          if constexpr (std::is_same_v<T, engine::Over>) {
+            link->peer_over = true;
+            link->peer_reason = m.reason;
+            if (m.failed && !link->over) {
+              GiveUp(link.get(), absl::StrCat("the other end has given up: ", m.reason), false);
+            }
+            return;
+          }
+          if (link->over) {
+            if (link->failed) {
+              Send(*link,
+                   engine::Over{.to = PeerEnd(*link), .failed = true, .reason = link->reason});
+            }
+            return;
+          }
+          if constexpr (std::is_same_v<T, engine::Fence>) {
+            if (link->is_sender()) return refuse();
+            StepMachine(link.get(), {.kind = engine::FailoverEvent::Kind::kPeerFence,
+                                     .lanes = m.lanes,
+                                     .epoch = m.epoch,
+                                     .cause = m.cause});
+          } else if constexpr (std::is_same_v<T, engine::Ask>) {
+            if (!link->is_sender()) return refuse();
+            StepMachine(link.get(), {.kind = engine::FailoverEvent::Kind::kPeerAsk,
+                                     .lanes = m.lanes,
+                                     .epoch = m.epoch,
+                                     .cause = m.cause});
+          } else if constexpr (std::is_same_v<T, engine::Record>) {
+            StepMachine(link.get(), {.kind = engine::FailoverEvent::Kind::kPeerRecord,
+                                     .lanes = m.lanes,
+                                     .epoch = m.epoch,
+                                     .record = &m});
+          } else if constexpr (std::is_same_v<T, engine::Quiet>) {
+            if (link->is_sender()) return refuse();
+            StepMachine(link.get(), {.kind = engine::FailoverEvent::Kind::kPeerQuiet,
+                                     .lanes = m.lanes,
+                                     .epoch = m.epoch,
+                                     .cause = m.cause});
+          } else if constexpr (std::is_same_v<T, engine::Offer>) {
+            if (link->is_sender()) return refuse();
+            TakeOffer(link, m);
+          } else if constexpr (std::is_same_v<T, engine::Answer>) {
+            if (!link->is_sender()) return refuse();
+            TakeAnswer(link, m);
+          } else if constexpr (std::is_same_v<T, engine::Up>) {
+            if (link->is_sender()) return refuse();
+            TakeUp(link.get(), m);
+          } else if constexpr (std::is_same_v<T, engine::Inquiry>) {
+            TakeInquiry(link.get(), m);
+          } else if constexpr (std::is_same_v<T, engine::Account>) {
+            TakeAccount(link.get(), m);
+          } else if constexpr (std::is_same_v<T, engine::Unknown>) {
+            // It has closed, or has not finished the handshake yet: what matters is said again.
+            if (link->peer_over) return;
+          }
+        }
+      },
+      message);
+}
+
+void Driver::TakePorts(InstanceId id, const engine::Ports& ports) {
+  Peer& peer = peers_[id];
+  bool changed = !peer.ports_known;
+  for (const engine::PortReport& report : ports.ports) {
+    const auto known = peer.ports.find(report.physical);
+    const bool is_new = known == peer.ports.end();
+    const engine::PortReport before = is_new ? engine::PortReport{} : known->second;
+    if (!is_new && before == report) continue;
+    changed = true;
+    peer.ports[report.physical] = report;
+    const bool down = report.state == PortState::kDown || report.state == PortState::kFatal;
+    const bool was_down =
+        !is_new && (before.state == PortState::kDown || before.state == PortState::kFatal);
+    const int remote = report.physical;
+    if (down && !was_down) {
+      for (auto& [path, health] : peer.paths) {
+        if (path.remote == remote) {
+          PathEvent(id, path, engine::PathEvent::Kind::kRemoteDown, Cause::kPeer);
+        }
+      }
+      SuspectRemote(id, remote, Cause::kPeer);
+    } else if (!is_new && (was_down || before.gid != report.gid || before.lid != report.lid ||
+                           before.state != report.state)) {
+      for (auto& [path, health] : peer.paths) {
+        if (path.remote == remote) {
+          PathEvent(id, path,
+                    was_down || health.state() == engine::PathState::kDown
+                        ? engine::PathEvent::Kind::kMaybeUp
+                        : engine::PathEvent::Kind::kLaneError,
+                    Cause::kPeer);
+        }
+      }
+    }
+  }
+  peer.ports_known = true;
+  if (!changed) return;
+  for (const EndId& end : peer.links) dirty_.insert(end);
+}
+
+engine::PathHealth* Driver::WantPath(InstanceId peer_id, PathId path, const Link& link) {
+  Peer& peer = peers_[peer_id];
+  auto [it, is_new] = peer.paths.try_emplace(path, options_.health, now_);
+  if (is_new) {
+    parts_.prober->Want(peer_id, path, link.info.service_level, link.info.traffic_class, now_);
+    PathEvent(peer_id, path, engine::PathEvent::Kind::kUse, Cause::kNone);
+    const auto port = ports_.find(path.local);
+    const auto remote = peer.ports.find(path.remote);
+    if (port != ports_.end() && (port->second.health.state() == PortState::kDown ||
+                                 port->second.health.state() == PortState::kFatal)) {
+      PathEvent(peer_id, path, engine::PathEvent::Kind::kLocalDown, Cause::kPortDown);
+    } else if (remote != peer.ports.end() && (remote->second.state == PortState::kDown ||
+                                              remote->second.state == PortState::kFatal)) {
+      PathEvent(peer_id, path, engine::PathEvent::Kind::kRemoteDown, Cause::kPeer);
+    }
+  }
+  return &it->second;
+}
+
+void Driver::PathEvent(InstanceId peer_id, PathId path, engine::PathEvent::Kind kind, Cause cause,
+                       bool earns) {
+  Peer& peer = peers_[peer_id];
+  const auto found = peer.paths.find(path);
+  if (found == peer.paths.end()) return;
+  engine::PathHealth& health = found->second;
+  const engine::PathState before = health.state();
+  const engine::PathStep step = health.Step({.kind = kind, .earns_hold_down = earns}, now_);
+  if (step.probe != engine::PathStep::Probe::kNone) {
+    parts_.journal->Count([](JournalCounters* counters) { ++counters->probes_sent; });
+    parts_.prober->Send(peer_id, path, step.probe == engine::PathStep::Probe::kSendFresh, now_,
+                        step.probe_deadline);
+  }
+  if (health.state() != before) {
+    parts_.journal->Append({.time_ns = now_,
+                            .kind = JournalEntry::Kind::kPathState,
+                            .local = path.local,
+                            .peer = peer_id,
+                            .remote = path.remote,
+                            .cause = cause,
+                            .value = static_cast<uint64_t>(health.state())});
+  }
+  if (step.went_down) {
+    const Cause why = cause == Cause::kNone ? Cause::kStall : cause;
+    SuspectPath(peer_id, path, why);
+    for (const EndId& end : peer.links) dirty_.insert(end);
+  }
+  if (step.became_good) {
+    for (const EndId& end : peer.links) dirty_.insert(end);
+  }
+}
+
+void Driver::TakeProbes() {
+  for (const Prober::Result& result : parts_.prober->Poll(now_)) {
+    const auto peer = peers_.find(result.peer);
+    if (peer == peers_.end()) continue;
+    parts_.journal->Count([&result](JournalCounters* counters) {
+      ++(result.answered ? counters->probes_answered : counters->probes_unanswered);
+    });
+    if (result.answered) {
+      peer->second.last_answer = now_;
+      peer->second.silent_since = 0;
+    }
+    PathEvent(result.peer, result.path,
+              result.answered ? engine::PathEvent::Kind::kAnswered
+                              : engine::PathEvent::Kind::kUnanswered,
+              Cause::kStall);
+  }
+}
+
+void Driver::SendProbes() {
+  for (const Prober::Outgoing& outgoing : parts_.prober->TakeOutgoing()) {
+    parts_.channel->Send(outgoing.peer, outgoing.message);
+  }
+}
+
+// Lanes of all connections by path, for the choice of backups.
+void Driver::CountLoad() {
+  load_.clear();
+  if (dirty_.empty()) return;
+  for (const auto& [id, link] : links_) {
+    for (const auto& [lane_id, lane] : link->lanes) {
+      if (lane.path_known && lane.state <= LinkLane::State::kUp) ++load_[lane.path];
+    }
+  }
+}
+
+void Driver::TakeCover() {
+  parts_.cover->Poll(now_);
+  for (const Cover::News& news : parts_.cover->TakeNews()) {
+    for (const auto& [id, link] : links_) {
+      if (link->info.comm != news.comm) continue;
+      dirty_.insert(id);
+      if (!news.covers) {
+        parts_.journal->Append({.time_ns = now_,
+                                .kind = JournalEntry::Kind::kNoCover,
+                                .local = news.physical,
+                                .end = id,
+                                .text = parts_.cover->WhyNot(news.comm, news.physical)});
+      }
+    }
+  }
+}
+
+}  // namespace railhop::runtime

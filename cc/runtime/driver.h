@@ -1,0 +1,293 @@
+// The one place where failover is decided and carried out: takes everything that is known (faults
+// of the data path, port news, the peer's messages, probes, time, commands), gives it to the
+// engine's machines, and does what they say.
+//
+//   sense -> Driver -> engine -> Driver -> act
+//
+// One lock; Step runs on the engine's thread (in the simulator: as an event) and never blocks: what
+// may hang goes to the executor, whose results come back in a later Step. Time comes in as an
+// argument. It knows no NCCL, no sockets and no threads.
+//
+// The parts: driver.cc (what comes in, commands, peers, ports, paths), driver_episode.cc (leaving
+// lanes by agreement, fences, giving up), driver_supply.cc (lanes that a connection should have:
+// offers, hand-over, fail back), driver_watch.cc (stalls, silence, ends).
+#ifndef RAILHOP_CC_RUNTIME_DRIVER_H_
+#define RAILHOP_CC_RUNTIME_DRIVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/base/prng.h"
+#include "cc/control/channel.h"
+#include "cc/engine/failover.h"
+#include "cc/engine/path_health.h"
+#include "cc/engine/port_health.h"
+#include "cc/engine/route_choice.h"
+#include "cc/engine/verdict.h"
+#include "cc/runtime/cover.h"
+#include "cc/runtime/executor.h"
+#include "cc/runtime/journal.h"
+#include "cc/runtime/lane_maker.h"
+#include "cc/runtime/link.h"
+#include "cc/runtime/net_device.h"
+#include "cc/runtime/port_monitor.h"
+#include "cc/runtime/prober.h"
+
+namespace railhop::runtime {
+
+// Nanoseconds.
+struct DriverOptions {
+  engine::HealthTimes health;
+  int64_t give_up = 300'000'000'000;
+  // A lane that has not shown its marker by then is destroyed without it.
+  int64_t fence_bound = 500'000'000;
+  // An offer that has not come to its end by then is dropped.
+  int64_t offer_bound = 2'000'000'000;
+  // After the loss of a peer's process is certain, so long until its connections end, for what may
+  // still arrive.
+  int64_t death_bound = 2'000'000'000;
+  int next_in_line = 2;  // backups that are kept proved for each base lane
+  uint64_t seed = 1;
+};
+
+class Driver {
+ public:
+  // All outlive the driver.
+  struct Parts {
+    engine::InstanceId self = 0;
+    control::Channel* channel = nullptr;
+    Executor* executor = nullptr;
+    DeviceSource* devices = nullptr;
+    const LaneMaker* maker = nullptr;
+    Prober* prober = nullptr;
+    Cover* cover = nullptr;
+    PortMonitor* ports = nullptr;
+    Journal* journal = nullptr;
+    // Makes the driver's thread call Step soon; any thread.
+    std::function<void()> wake;
+  };
+
+  Driver(const Parts& parts, const DriverOptions& options);
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // ---- Any thread.
+
+  // A connection that has failover has been made.
+  void Add(LinkInfo info) ABSL_LOCKS_EXCLUDED(mutex_);
+  // It is being closed: nothing more is done for it. true: no job uses it any more, and it is
+  // forgotten. false: call again.
+  bool Remove(engine::EndId id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Its data path has faults to be taken. Cheap.
+  void Notify(engine::EndId id) ABSL_LOCKS_EXCLUDED(inbox_mutex_);
+  // An event of a device.
+  void Take(const AsyncEvent& event) ABSL_LOCKS_EXCLUDED(inbox_mutex_);
+
+  // Commands, by PhysicalDevice::id. Errors: NotFound (no such port), FailedPrecondition (it would
+  // leave a connection without any path: the message names it).
+  // Work under way completes on the port, then it carries nothing until Release.
+  absl::Status Drain(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Drain, but as a fault: its lanes are fenced at once.
+  absl::Status ForceFailover(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends Drain and Hold: the port is proved, then used again.
+  absl::Status Release(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Goes back to the nearest ports that answer now, without waiting for their hold-down.
+  absl::Status FailBack() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ---- The driver's thread.
+
+  void Step(int64_t now_ns) ABSL_LOCKS_EXCLUDED(mutex_);
+  // When Step is wanted though nothing else happens.
+  int64_t next_due() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // For tests and reports.
+  struct Summary {
+    int links = 0;
+    int hindered = 0;  // not moving at present
+    int lanes = 0;
+    int backup_lanes = 0;  // not on the path of their base lane
+    int open_episodes = 0;
+    int peers = 0;
+    int paths = 0;
+    int good_paths = 0;
+  };
+  Summary Summarize() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct LocalPort {
+    const PhysicalDevice* device = nullptr;
+    engine::PortHealth health;
+    engine::PortReport report;  // as peers were told last
+    bool reported = false;
+  };
+  struct Peer {
+    std::string host;
+    std::map<int, engine::PortReport> ports;
+    bool ports_known = false;
+    std::map<engine::PathId, engine::PathHealth> paths;
+    std::set<engine::EndId> links;
+    bool up = false;
+    bool goodbye = false;
+    int64_t dead_since = 0;    // 0 = not known to be
+    int64_t silent_since = 0;
+    int64_t last_answer = 0;   // of any path
+    std::string death;
+  };
+  struct Episode {
+    uint64_t id = 0;
+    int64_t since = 0;
+    int local = -1;
+    engine::InstanceId peer = 0;
+    int remote = -1;
+    engine::Cause cause = engine::Cause::kNone;
+    engine::Blame blame = engine::Blame::kUnknown;
+    std::set<engine::EndId> open;
+    int touched = 0;
+    uint64_t bytes = 0;
+    bool told = false;
+    std::set<int> over;  // local ports that carry now what it had
+  };
+
+  // driver.cc
+  void TakeInbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeFaults(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakePortNews() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeChannel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeMessage(engine::InstanceId peer, const engine::Message& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakePorts(engine::InstanceId id, const engine::Ports& ports)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeProbes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountLoad() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeCover() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendProbes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SessionUp(engine::InstanceId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ApplyPort(LocalPort* port, const engine::PortStep& step, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SyncPorts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Announce(LocalPort* port) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PathEvent(engine::InstanceId peer, engine::PathId path, engine::PathEvent::Kind kind,
+                 engine::Cause cause, bool earns = true) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  engine::PathHealth* WantPath(engine::InstanceId peer, engine::PathId path, const Link& link)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WouldStrand(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  LocalPort* FindPort(int physical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Send(const Link& link, const engine::Message& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  engine::EndId PeerEnd(const Link& link) const;
+
+  // driver_episode.cc
+  void SuspectLanes(Link* link, const engine::LaneIds& lanes, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of all links, those whose lanes match.
+  template <typename Matches>
+  void SuspectWhere(const Matches& matches, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SuspectPath(engine::InstanceId peer, engine::PathId path, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SuspectLocal(int physical, engine::Cause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SuspectRemote(engine::InstanceId peer, int remote, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StepMachine(Link* link, const engine::FailoverEvent& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(Link* link, const engine::FailoverAction& action,
+           engine::LaneIds* fenced_already) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Resume(Link* link, const engine::FailoverAction& action)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendRecord(Link* link, const engine::FailoverAction& action)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartFence(const std::shared_ptr<Link>& link, engine::LaneId id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FenceEnded(const std::shared_ptr<Link>& link, engine::LaneId id,
+                  datapath::FenceProgress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUp(Link* link, const std::string& reason, bool tell_peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishGiveUp(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void JoinEpisode(Link* link, engine::PathId path, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveEpisode(Link* link, bool recovered) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellEpisodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  engine::Blame JudgeEpisode(const Episode& episode) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // driver_supply.cc
+  void Reconcile(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ResolvePaths(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  engine::RouteWish WishOf(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The lanes that are not up any more have left the data path's route by themselves.
+  void DropFromRoute(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetRoute(Link* link, std::vector<uint8_t> route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartOffer(const std::shared_ptr<Link>& link, const std::vector<engine::RouteLeg>& legs)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OfferMade(const std::shared_ptr<Link>& link, const std::shared_ptr<PendingOffer>& offer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& offer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer& answer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OfferRaised(const std::shared_ptr<Link>& link, const std::shared_ptr<PendingOffer>& offer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OfferAnswered(const std::shared_ptr<Link>& link, const std::shared_ptr<PendingOffer>& work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void InstallDevice(Link* link, const LaneMaker::Wish& wish, LaneMaker::Made* made)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUp(Link* link, const engine::Up& up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropOffer(Link* link, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Discard(std::shared_ptr<LaneMaker::Made> made, int physical)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RetireLanes(Link* link, const engine::LaneIds& lanes, engine::Cause cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int FreePlace(const Link& link, const std::set<uint8_t>& taken, int wanted) const;
+
+  // driver_watch.cc
+  void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchLink(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchLane(Link* link, const datapath::LaneView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchPeers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeInquiry(Link* link, const engine::Inquiry& inquiry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeAccount(Link* link, const engine::Account& account)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Schedule(int64_t when_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Parts parts_;
+  const DriverOptions options_;
+  const int64_t tick_ns_;
+
+  absl::Mutex inbox_mutex_;
+  std::vector<engine::EndId> notified_ ABSL_GUARDED_BY(inbox_mutex_);
+  std::vector<AsyncEvent> async_events_ ABSL_GUARDED_BY(inbox_mutex_);
+
+  mutable absl::Mutex mutex_;
+  int64_t now_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t due_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t watch_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  Prng prng_ ABSL_GUARDED_BY(mutex_);
+  std::map<engine::EndId, std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
+  std::map<engine::InstanceId, Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, LocalPort> ports_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Episode> episodes_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_episode_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Lanes that are being fenced, and links that drain: looked at in every Step.
+  std::set<std::pair<engine::EndId, engine::LaneId>> fences_ ABSL_GUARDED_BY(mutex_);
+  std::set<engine::EndId> dirty_ ABSL_GUARDED_BY(mutex_);
+  std::set<engine::EndId> draining_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<int64_t, engine::EndId>> dirty_later_ ABSL_GUARDED_BY(mutex_);
+  std::map<engine::PathId, int> load_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace railhop::runtime
+
+#endif  // RAILHOP_CC_RUNTIME_DRIVER_H_

@@ -1,0 +1,596 @@
+// Leaving lanes by agreement with the other end: what the failover machine says is done here.
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/base/log.h"
+#include "cc/runtime/driver.h"
+
+namespace railhop::runtime {
+
+using engine::Cause;
+using engine::EndId;
+using engine::FailoverAction;
+using engine::FailoverEvent;
+using engine::FailoverPhase;
+using engine::LaneId;
+using engine::LaneIds;
+using engine::PathId;
+
+namespace {
+
+constexpr int64_t kFencePauseNs = 100'000;
+constexpr int64_t kFencePauseMaxNs = 5'000'000;
+constexpr int64_t kHeldPauseNs = 1'000'000'000;
+// Saying again what has had no answer though a session is there.
+constexpr int64_t kRepeatNs = 1'000'000'000;
+constexpr int64_t kRepeatMaxNs = 30'000'000'000;
+
+std::vector<datapath::LaneRef> Refs(const LaneIds& lanes) {
+  std::vector<datapath::LaneRef> refs;
+  refs.reserve(lanes.size());
+  for (const LaneId& lane : lanes) refs.push_back({.index = lane.index, .epoch = lane.epoch});
+  return refs;
+}
+
+datapath::ReceiverRecord FromMessage(const engine::ReceiverRecord& record) {
+  datapath::ReceiverRecord out;
+  out.complete_below = record.complete_below;
+  out.next_sequence = record.next_sequence;
+  for (const engine::OpenTransfer& transfer : record.open) {
+    datapath::OpenTransfer open;
+    open.sequence = transfer.sequence;
+    for (const engine::OpenReceive& receive : transfer.receives) {
+      open.receives.push_back({.stripes = receive.stripes, .arrived = receive.arrived});
+    }
+    out.open.push_back(std::move(open));
+  }
+  return out;
+}
+
+engine::ReceiverRecord ToMessage(const datapath::ReceiverRecord& record) {
+  engine::ReceiverRecord out;
+  out.complete_below = record.complete_below;
+  out.next_sequence = record.next_sequence;
+  for (const datapath::OpenTransfer& transfer : record.open) {
+    engine::OpenTransfer open;
+    open.sequence = transfer.sequence;
+    for (const datapath::OpenReceive& receive : transfer.receives) {
+      open.receives.push_back({.stripes = receive.stripes, .arrived = receive.arrived});
+    }
+    out.open.push_back(std::move(open));
+  }
+  return out;
+}
+
+std::string Milliseconds(int64_t ns) {
+  return absl::StrCat(ns / 1'000'000, ".", (ns / 100'000) % 10, " ms");
+}
+
+// What a person should do next.
+const char* NextStep(engine::Blame blame) {
+  switch (blame) {
+    case engine::Blame::kLocalPort:
+    case engine::Blame::kLocalNicOrCable:
+      return "check this port's cable, optics and switch port";
+    case engine::Blame::kLocalNic:
+      return "check this NIC (dmesg, firmware); it may need a reset after the job";
+    case engine::Blame::kPath:
+      return "check the switches between the two ports";
+    case engine::Blame::kRemoteNic:
+      return "check the port of the other host";
+    case engine::Blame::kPeerProcess:
+      return "see why the other process ended";
+    case engine::Blame::kPeerHost:
+      return "check the other host";
+    case engine::Blame::kConfiguration:
+      return "check addresses, VLAN, P_Key and MTU of the two ports";
+    case engine::Blame::kUnknown:
+    case engine::Blame::kNobody:
+      break;
+  }
+  return "nothing to do";
+}
+
+bool IsPlanned(Cause cause) { return cause == Cause::kFailBack || cause == Cause::kDrain; }
+
+}  // namespace
+
+void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
+  if (link->over || link->closing) return;
+  LaneIds news;
+  for (const LaneId& id : lanes) {
+    LinkLane* const lane = link->Find(id);
+    if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
+    engine::AddLane(&news, id);
+    JoinEpisode(link, lane->path, cause);
+  }
+  if (news.empty()) return;
+  if (link->peer_over) {
+    GiveUp(link, absl::StrCat(link->info.peer_host, " has closed its end: ", link->peer_reason),
+           false);
+    return;
+  }
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kSuspect,
+                          .episode = link->episode,
+                          .local = link->Find(news[0])->path.local,
+                          .peer = link->info.peer,
+                          .remote = link->Find(news[0])->path.remote,
+                          .end = link->info.id,
+                          .epoch = link->machine.epoch(),
+                          .cause = cause,
+                          .value = news.size()});
+  StepMachine(link, {.kind = FailoverEvent::Kind::kSuspect, .lanes = news, .cause = cause});
+}
+
+template <typename Matches>
+void Driver::SuspectWhere(const Matches& matches, Cause cause) {
+  for (const auto& [id, link] : links_) {
+    if (link->over || link->closing) continue;
+    LaneIds lanes;
+    for (const auto& [lane_id, lane] : link->lanes) {
+      if (lane.state < LinkLane::State::kSuspect && matches(*link, lane)) {
+        engine::AddLane(&lanes, lane_id);
+      }
+    }
+    if (!lanes.empty()) SuspectLanes(link.get(), lanes, cause);
+  }
+}
+
+void Driver::SuspectPath(engine::InstanceId peer, PathId path, Cause cause) {
+  SuspectWhere(
+      [&](const Link& link, const LinkLane& lane) {
+        return link.info.peer == peer && lane.path_known && lane.path == path;
+      },
+      cause);
+}
+
+void Driver::SuspectLocal(int physical, Cause cause) {
+  SuspectWhere(
+      [physical](const Link&, const LinkLane& lane) { return lane.path.local == physical; },
+      cause);
+}
+
+void Driver::SuspectRemote(engine::InstanceId peer, int remote, Cause cause) {
+  SuspectWhere(
+      [peer, remote](const Link& link, const LinkLane& lane) {
+        return link.info.peer == peer && lane.path_known && lane.path.remote == remote;
+      },
+      cause);
+}
+
+void Driver::StepMachine(Link* link, const FailoverEvent& event) {
+  const FailoverPhase before = link->machine.phase();
+  std::deque<FailoverEvent> events = {event};
+  while (!events.empty()) {
+    const FailoverEvent next = std::move(events.front());
+    events.pop_front();
+    LaneIds fenced_already;
+    for (const FailoverAction& action : link->machine.Step(next)) {
+      Act(link, action, &fenced_already);
+    }
+    if (!fenced_already.empty()) {
+      events.push_back({.kind = FailoverEvent::Kind::kFenced, .lanes = fenced_already});
+    }
+  }
+  const FailoverPhase after = link->machine.phase();
+  if (after != FailoverPhase::kRunning && after != FailoverPhase::kOver) {
+    if (before == FailoverPhase::kRunning) {
+      link->repeat_pause = kRepeatNs;
+      link->repeat_at = now_ + link->repeat_pause;
+    }
+    if (link->hindered_since == 0 && link->route.empty()) link->hindered_since = now_;
+  }
+  dirty_.insert(link->info.id);
+}
+
+void Driver::Act(Link* link, const FailoverAction& action, LaneIds* fenced_already) {
+  using Kind = FailoverAction::Kind;
+  switch (action.kind) {
+    case Kind::kStopPosting:
+      link->connection()->StopPosting(Refs(action.lanes));
+      for (const LaneId& id : action.lanes) {
+        LinkLane* const lane = link->Find(id);
+        if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
+        lane->state = LinkLane::State::kSuspect;
+        JoinEpisode(link, lane->path, action.cause);
+      }
+      DropFromRoute(link);
+      break;
+    case Kind::kFence:
+      for (const LaneId& id : action.lanes) {
+        LinkLane* const lane = link->Find(id);
+        if (lane == nullptr || lane->state == LinkLane::State::kFenced) {
+          engine::AddLane(fenced_already, id);
+          // What is on its way goes with it.
+          const auto answering = link->answering.find(id.epoch);
+          if (answering != link->answering.end()) answering->second = false;
+          if (link->offer != nullptr && link->offer->epoch == id.epoch) {
+            DropOffer(link, "its lane was left");
+          }
+          continue;
+        }
+        if (lane->fence_wanted) continue;
+        lane->fence_wanted = true;
+        lane->fence_since = now_;
+        lane->fence_at = now_;
+        fences_.insert({link->info.id, id});
+      }
+      break;
+    case Kind::kSendAsk:
+      Send(*link, engine::Ask{.to = PeerEnd(*link),
+                              .epoch = action.epoch,
+                              .lanes = action.lanes,
+                              .cause = action.cause});
+      break;
+    case Kind::kSendFence:
+      Send(*link, engine::Fence{.to = PeerEnd(*link),
+                                .epoch = action.epoch,
+                                .lanes = action.lanes,
+                                .cause = action.cause});
+      break;
+    case Kind::kSendRecord:
+      SendRecord(link, action);
+      break;
+    case Kind::kResume:
+      Resume(link, action);
+      break;
+    case Kind::kRetire: {
+      link->connection()->Retire(Refs(action.lanes));
+      for (const LaneId& id : action.lanes) {
+        LinkLane* const lane = link->Find(id);
+        if (lane != nullptr && lane->state <= LinkLane::State::kUp) {
+          lane->state = LinkLane::State::kRetiring;
+        }
+      }
+      DropFromRoute(link);
+      draining_.insert(link->info.id);
+      break;
+    }
+    case Kind::kSendQuiet:
+      Send(*link, engine::Quiet{.to = PeerEnd(*link),
+                                .epoch = action.epoch,
+                                .lanes = action.lanes,
+                                .cause = action.cause});
+      break;
+    case Kind::kFail:
+      link->fail_by = now_ + 2 * options_.fence_bound;
+      break;
+  }
+}
+
+void Driver::SendRecord(Link* link, const FailoverAction& action) {
+  engine::Record record = {
+      .to = PeerEnd(*link), .epoch = action.epoch, .lanes = action.lanes};
+  if (link->is_sender()) {
+    datapath::SenderRecord ours = link->info.send->Record();
+    record.sender = {.next_sequence = ours.next_sequence,
+                     .announcements = std::move(ours.announcements)};
+  } else {
+    record.receiver = ToMessage(link->info.recv->Record());
+  }
+  Send(*link, record);
+}
+
+void Driver::Resume(Link* link, const FailoverAction& action) {
+  const engine::Record& peer = link->machine.peer_record();
+  datapath::ResumeResult result;
+  if (link->is_sender()) {
+    result = link->info.send->Resume(FromMessage(peer.receiver), Refs(action.lanes));
+  } else {
+    result = link->info.recv->Resume({.next_sequence = peer.sender.next_sequence,
+                                      .announcements = peer.sender.announcements},
+                                     Refs(action.lanes), action.epoch);
+  }
+  switch (result.status) {
+    case datapath::ResumeResult::Status::kResumed:
+      break;
+    case datapath::ResumeResult::Status::kLost:
+      GiveUp(link,
+             absl::StrCat("transfer ", result.sequence,
+                          " was acknowledged by a NIC that failed before it had written it, and "
+                          "its buffer is in use again: the data is lost "
+                          "(RAILHOP_CONFIRM_RECEIVES=1 prevents this)"),
+             true);
+      return;
+    case datapath::ResumeResult::Status::kLie:
+      GiveUp(link,
+             absl::StrCat("the record of the other end cannot be true (transfer ", result.sequence,
+                          ")"),
+             true);
+      return;
+  }
+  for (const LaneId& id : action.lanes) {
+    const auto lane = link->lanes.find(id);
+    if (lane == link->lanes.end()) continue;
+    fences_.erase({link->info.id, id});
+    link->lanes.erase(lane);
+    // Of no lane any more: what was said of them need not be said again.
+    const bool more = std::any_of(link->lanes.begin(), link->lanes.end(),
+                                  [&](const auto& other) { return other.first.epoch == id.epoch; });
+    if (!more) {
+      link->ups.erase(id.epoch);
+      link->answers.erase(id.epoch);
+    }
+  }
+  link->resent_bytes += result.bytes;
+  parts_.journal->Count([&result](JournalCounters* counters) {
+    counters->bytes_resent += result.bytes;
+    counters->stripes_resent += result.stripes;
+  });
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kResumed,
+                          .episode = link->episode,
+                          .peer = link->info.peer,
+                          .end = link->info.id,
+                          .epoch = action.epoch,
+                          .cause = link->machine.cause(),
+                          .value = action.lanes.size(),
+                          .bytes = result.bytes});
+  dirty_.insert(link->info.id);
+}
+
+// ---- Fences.
+
+void Driver::RunFences() {
+  std::vector<std::pair<EndId, LaneId>> over;
+  for (const auto& [end, id] : fences_) {
+    const auto found = links_.find(end);
+    LinkLane* const lane = found == links_.end() ? nullptr : found->second->Find(id);
+    if (lane == nullptr || !lane->fence_wanted) {
+      over.emplace_back(end, id);
+      continue;
+    }
+    if (lane->fence_job) continue;
+    if (lane->fence_at > now_) {
+      Schedule(lane->fence_at);
+      continue;
+    }
+    StartFence(found->second, id);
+  }
+  for (const auto& fence : over) fences_.erase(fence);
+}
+
+void Driver::StartFence(const std::shared_ptr<Link>& link, LaneId id) {
+  LinkLane* const lane = link->Find(id);
+  lane->fence_job = true;
+  ++link->jobs;
+  const bool last_try = now_ - lane->fence_since >= options_.fence_bound;
+  auto progress = std::make_shared<datapath::FenceProgress>(datapath::FenceProgress::kAgain);
+  datapath::Connection* const connection = link->connection();
+  const datapath::LaneRef ref = {.index = id.index, .epoch = id.epoch};
+  parts_.executor->Run(
+      lane->path.local,
+      [connection, ref, last_try, progress] { *progress = connection->FenceLane(ref, last_try); },
+      [this, link, id, progress]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        --link->jobs;
+        FenceEnded(link, id, *progress);
+      });
+}
+
+void Driver::FenceEnded(const std::shared_ptr<Link>& link, LaneId id,
+                        datapath::FenceProgress progress) {
+  LinkLane* const lane = link->Find(id);
+  if (lane == nullptr) return;
+  lane->fence_job = false;
+  if (link->closing) return;
+  switch (progress) {
+    case datapath::FenceProgress::kAgain: {
+      const int64_t so_far = now_ - lane->fence_since;
+      lane->fence_at = now_ + std::clamp(so_far / 4, kFencePauseNs, kFencePauseMaxNs);
+      Schedule(lane->fence_at);
+      return;
+    }
+    case datapath::FenceProgress::kHeld:
+      if (!lane->fence_held) {
+        lane->fence_held = true;
+        RAILHOP_LOG(kWarning,
+                    "%s: a queue pair on %s can be neither drained nor destroyed; what it may "
+                    "still write is not sent again until it is",
+                    link->info.label.c_str(), PortName(lane->path.local).c_str());
+      }
+      lane->fence_at = now_ + kHeldPauseNs;
+      Schedule(lane->fence_at);
+      return;
+    case datapath::FenceProgress::kFenced:
+    case datapath::FenceProgress::kGone:
+      break;
+  }
+  lane->fence_wanted = false;
+  lane->state = LinkLane::State::kFenced;
+  fences_.erase({link->info.id, id});
+  StepMachine(link.get(), {.kind = FailoverEvent::Kind::kFenced, .lanes = {id}});
+}
+
+// ---- The end of a connection.
+
+void Driver::GiveUp(Link* link, const std::string& reason, bool tell_peer) {
+  if (link->over || link->closing) return;
+  link->over = true;
+  link->reason = reason;
+  LaneIds all;
+  for (const auto& [id, lane] : link->lanes) engine::AddLane(&all, id);
+  DropOffer(link, "the connection is given up");
+  StepMachine(link, {.kind = FailoverEvent::Kind::kGiveUp, .lanes = all});
+  if (link->fail_by == 0) link->fail_by = now_ + 2 * options_.fence_bound;
+  if (tell_peer) {
+    Send(*link, engine::Over{.to = PeerEnd(*link), .failed = true, .reason = reason});
+  }
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kGaveUp,
+                          .episode = link->episode,
+                          .peer = link->info.peer,
+                          .end = link->info.id,
+                          .epoch = link->machine.epoch(),
+                          .text = reason});
+  LeaveEpisode(link, false);
+  FinishGiveUp(link);
+}
+
+// The data path is told once nothing can write any more, or the bound has passed.
+void Driver::FinishGiveUp(Link* link) {
+  if (!link->over || link->failed || link->closing) return;
+  const bool fenced = std::all_of(link->lanes.begin(), link->lanes.end(), [](const auto& entry) {
+    return entry.second.state == LinkLane::State::kFenced;
+  });
+  if (!fenced && now_ < link->fail_by) {
+    Schedule(link->fail_by);
+    return;
+  }
+  link->failed = true;
+  link->connection()->GiveUp(datapath::Outcome::kRemote,
+                             {.kind = datapath::Fault::Kind::kGiveUp, .fatal = true});
+  RAILHOP_LOG(kWarning, "%s: the connection is given up: %s", link->info.label.c_str(),
+              link->reason.c_str());
+}
+
+// ---- Episodes.
+
+void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
+  if (IsPlanned(cause)) return;
+  const engine::InstanceId peer = link->info.peer;
+  const EndId end = link->info.id;
+  if (link->episode != 0) {
+    const auto present = episodes_.find(link->episode);
+    if (present != episodes_.end() && present->second.open.contains(end)) return;
+  }
+  for (auto& [id, episode] : episodes_) {
+    if (episode.open.empty()) continue;
+    const bool same_local = episode.local == path.local;
+    const bool same_remote =
+        episode.peer == peer && path.remote >= 0 && episode.remote == path.remote;
+    if (!same_local && !same_remote) continue;
+    episode.open.insert(end);
+    ++episode.touched;
+    // A better reason may come after the first sign.
+    if (cause == Cause::kPortDown || cause == Cause::kDeviceFatal) episode.cause = cause;
+    link->episode = id;
+    return;
+  }
+  Episode episode;
+  episode.id = ++last_episode_;
+  episode.since = now_;
+  episode.local = path.local;
+  episode.peer = peer;
+  episode.remote = path.remote;
+  episode.cause = cause;
+  episode.open.insert(end);
+  episode.touched = 1;
+  link->episode = episode.id;
+  episodes_[episode.id] = std::move(episode);
+}
+
+engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
+  engine::Evidence evidence;
+  evidence.peer = episode.peer;
+  evidence.path = {.local = episode.local, .remote = episode.remote};
+  evidence.cause = episode.cause;
+  evidence.local_port_active = parts_.ports->active(episode.local);
+  evidence.local_device_failed = parts_.ports->failed(episode.local);
+  for (const auto& [id, peer] : peers_) {
+    if (id == episode.peer) {
+      const auto remote = peer.ports.find(episode.remote);
+      if (remote != peer.ports.end()) {
+        evidence.remote_port_down = remote->second.state == engine::PortState::kDown;
+        evidence.remote_device_failed = remote->second.state == engine::PortState::kFatal;
+      }
+      evidence.peer_said_goodbye = peer.goodbye;
+      evidence.peer_refused = peer.dead_since != 0;
+      evidence.channel_up = peer.up;
+    }
+    for (const auto& [path, health] : peer.paths) {
+      evidence.paths.push_back(
+          {.peer = id,
+           .path = path,
+           .answers = health.state() == engine::PathState::kGood ||
+                      health.state() == engine::PathState::kHeld,
+           .ever_answered = health.last_answer() != 0,
+           .known = health.state() != engine::PathState::kUnknown});
+    }
+  }
+  return engine::Judge(evidence);
+}
+
+void Driver::LeaveEpisode(Link* link, bool recovered) {
+  if (link->episode == 0) return;
+  const auto found = episodes_.find(link->episode);
+  const EndId end = link->info.id;
+  link->episode = 0;
+  if (found == episodes_.end()) return;
+  Episode& episode = found->second;
+  episode.open.erase(end);
+  episode.bytes += link->resent_bytes;
+  link->resent_bytes = 0;
+  if (recovered) {
+    for (const auto& [id, lane] : link->lanes) {
+      if (lane.state == LinkLane::State::kUp) episode.over.insert(lane.path.local);
+    }
+  }
+}
+
+// One line when an episode begins, one when all its connections move again.
+void Driver::TellEpisodes() {
+  std::vector<uint64_t> ended;
+  for (auto& [id, episode] : episodes_) {
+    const auto peer = peers_.find(episode.peer);
+    const std::string host = peer == peers_.end() ? "a peer" : peer->second.host;
+    const bool quiet = episode.cause == Cause::kCommand;
+    if (!episode.told) {
+      episode.told = true;
+      episode.blame = JudgeEpisode(episode);
+      parts_.journal->Append({.time_ns = now_,
+                              .kind = JournalEntry::Kind::kEpisode,
+                              .episode = id,
+                              .local = episode.local,
+                              .peer = episode.peer,
+                              .remote = episode.remote,
+                              .cause = episode.cause,
+                              .blame = episode.blame,
+                              .value = episode.open.size()});
+      const std::string line = absl::StrCat(
+          PortName(episode.local), " to ", host, ": ", CauseText(episode.cause), " (",
+          engine::BlameText(episode.blame), "); ", episode.open.size(),
+          " connection(s) leave it for other ports, the job goes on; ", NextStep(episode.blame));
+      if (quiet) {
+        RAILHOP_LOG(kInfo, "%s", line.c_str());
+      } else {
+        RAILHOP_LOG(kWarning, "%s", line.c_str());
+      }
+    }
+    if (!episode.open.empty()) continue;
+    ended.push_back(id);
+    if (episode.over.empty()) continue;
+    episode.blame = JudgeEpisode(episode);
+    std::vector<std::string> over;
+    for (const int physical : episode.over) over.push_back(PortName(physical));
+    parts_.journal->Append({.time_ns = now_,
+                            .kind = JournalEntry::Kind::kRecovered,
+                            .episode = id,
+                            .local = episode.local,
+                            .peer = episode.peer,
+                            .remote = episode.remote,
+                            .cause = episode.cause,
+                            .blame = episode.blame,
+                            .value = static_cast<uint64_t>(now_ - episode.since),
+                            .bytes = episode.bytes,
+                            .text = absl::StrJoin(over, ", ")});
+    const std::string line = absl::StrCat(
+        PortName(episode.local), " to ", host, ": recovered after ",
+        Milliseconds(now_ - episode.since), ": ", episode.touched, " connection(s) go on over ",
+        absl::StrJoin(over, ", "), ", ", episode.bytes, " bytes were sent again (",
+        engine::BlameText(episode.blame), ")");
+    if (quiet) {
+      RAILHOP_LOG(kInfo, "%s", line.c_str());
+    } else {
+      RAILHOP_LOG(kWarning, "%s", line.c_str());
+    }
+  }
+  for (const uint64_t id : ended) episodes_.erase(id);
+}
+
+}  // namespace railhop::runtime

@@ -1,0 +1,231 @@
+// What only time shows: lanes that stand still, peers that are silent or dead, connections that
+// nothing can carry.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/driver.h"
+
+namespace railhop::runtime {
+
+using engine::Cause;
+using engine::EndId;
+using engine::FailoverEvent;
+using engine::FailoverPhase;
+using engine::LaneId;
+using engine::LaneIds;
+
+namespace {
+
+constexpr int64_t kDrainLookNs = 1'000'000;
+constexpr int64_t kRepeatMaxNs = 30'000'000'000;
+
+}  // namespace
+
+void Driver::Watch() {
+  // Links that are due by themselves.
+  while (!dirty_later_.empty() && dirty_later_.begin()->first <= now_) {
+    dirty_.insert(dirty_later_.begin()->second);
+    dirty_later_.erase(dirty_later_.begin());
+  }
+  if (!dirty_later_.empty()) Schedule(dirty_later_.begin()->first);
+
+  const std::set<EndId> draining = draining_;
+  for (const EndId& end : draining) {
+    Link* const link = FindLink(end);
+    bool still = false;
+    if (link != nullptr && !link->over) {
+      LaneIds drained;
+      for (auto& [id, lane] : link->lanes) {
+        if (lane.state != LinkLane::State::kRetiring || lane.drained) continue;
+        if (link->connection()->Drained({.index = id.index, .epoch = id.epoch})) {
+          lane.drained = true;
+          engine::AddLane(&drained, id);
+        } else {
+          still = true;
+        }
+      }
+      if (!drained.empty()) {
+        StepMachine(link, {.kind = FailoverEvent::Kind::kDrained, .lanes = drained});
+      }
+    }
+    if (still) {
+      Schedule(now_ + kDrainLookNs);
+    } else {
+      draining_.erase(end);
+    }
+  }
+
+  if (now_ < watch_at_) return;
+  watch_at_ = now_ + tick_ns_;
+  for (const auto& [id, link] : links_) {
+    if (!link->closing) WatchLink(link);
+  }
+  for (auto& [peer_id, peer] : peers_) {
+    std::vector<engine::PathId> due;
+    for (const auto& [path, health] : peer.paths) {
+      if (health.next_due() <= now_) due.push_back(path);
+    }
+    for (const engine::PathId& path : due) {
+      PathEvent(peer_id, path, engine::PathEvent::Kind::kTick, Cause::kStall);
+    }
+  }
+  WatchPeers();
+}
+
+void Driver::WatchLink(const std::shared_ptr<Link>& link) {
+  if (link->over) {
+    FinishGiveUp(link.get());
+    // Late completions are taken all the same.
+    return;
+  }
+  link->views.clear();
+  link->connection()->Observe(&link->views);
+  for (const datapath::LaneView& view : link->views) {
+    WatchLane(link.get(), view);
+    if (link->over) return;
+  }
+  TakeFaults(link.get());
+  if (link->over) return;
+  if (link->offer != nullptr && now_ - link->offer->since > options_.offer_bound) {
+    DropOffer(link.get(), "no answer in time");
+  }
+  const bool wants_repeat = link->machine.phase() != FailoverPhase::kRunning ||
+                            !link->machine.retiring().empty();
+  if (wants_repeat && now_ >= link->repeat_at) {
+    if (link->repeat_at != 0) StepMachine(link.get(), {.kind = FailoverEvent::Kind::kRepeat});
+    link->repeat_pause = std::clamp<int64_t>(link->repeat_pause * 2, 500'000'000, kRepeatMaxNs);
+    link->repeat_at =
+        now_ + link->repeat_pause / 2 +
+        static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(link->repeat_pause)));
+  } else if (!wants_repeat) {
+    link->repeat_pause = 0;
+    link->repeat_at = 0;
+  }
+  if (link->hindered_since != 0 && now_ - link->hindered_since >= options_.give_up) {
+    GiveUp(link.get(),
+           absl::StrCat("no path to ", link->info.peer_host, " has worked for ",
+                        options_.give_up / 1'000'000'000,
+                        " s (RAILHOP_GIVE_UP_TIME): tried ", peers_[link->info.peer].paths.size(),
+                        " paths, control channel ",
+                        peers_[link->info.peer].up ? "up" : "down", ", phase ",
+                        static_cast<int>(link->machine.phase())),
+           true);
+  }
+}
+
+void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
+  const LaneId id = {.index = view.lane.index, .epoch = view.lane.epoch};
+  LinkLane* const lane = link->Find(id);
+  if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) return;
+  if (view.progressed != lane->progressed || !view.owed) {
+    lane->progressed = view.progressed;
+    lane->progress_at = now_;
+    lane->doubted = false;
+    lane->inquiry = 0;
+    lane->heard.reset();
+    return;
+  }
+  const int64_t stall = options_.health.stall;
+  const int64_t still = now_ - lane->progress_at;
+  if (still < stall / 2) return;
+  if (!lane->doubted) {
+    lane->doubted = true;
+    // Whether the path answers decides, at the threshold.
+    if (lane->path_known) {
+      PathEvent(link->info.peer, lane->path, engine::PathEvent::Kind::kStalled, Cause::kStall);
+    }
+    return;
+  }
+  if (still < stall) return;
+  // The path answers, or it would have been left by now. Entries need nothing of the peer's
+  // software: a lane that has not got one through in twice the threshold has failed.
+  const auto& paths = peers_[link->info.peer].paths;
+  const auto health = paths.find(lane->path);
+  const bool answers =
+      health != paths.end() && health->second.last_answer() > lane->progress_at;
+  if (!answers) return;
+  if (!link->is_sender()) {
+    if (still >= 2 * stall) SuspectLanes(link, {id}, Cause::kStall);
+    return;
+  }
+  // A sender asks what the peer sees: slow is not dead.
+  if (lane->heard.has_value() && now_ - lane->heard_at >= stall && lane->inquiry == 0) {
+    lane->inquiry = ++link->inquiries;
+    Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = lane->inquiry});
+    lane->inquired_at = now_;
+  } else if (!lane->heard.has_value() &&
+             (lane->inquiry == 0 || now_ - lane->inquired_at >= stall)) {
+    lane->inquiry = ++link->inquiries;
+    Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = lane->inquiry});
+    lane->inquired_at = now_;
+  }
+}
+
+void Driver::TakeInquiry(Link* link, const engine::Inquiry& inquiry) {
+  link->views.clear();
+  link->connection()->Observe(&link->views);
+  engine::Account account = {.to = PeerEnd(*link), .serial = inquiry.serial};
+  for (const datapath::LaneView& view : link->views) {
+    if (account.lanes.size() == datapath::kLanesMax) break;
+    account.lanes.push_back({.lane = {.index = view.lane.index, .epoch = view.lane.epoch},
+                             .posted = view.posted,
+                             .arrived = view.arrived,
+                             .may_arrive = view.state <= datapath::LaneState::kRetiring});
+  }
+  Send(*link, account);
+}
+
+void Driver::TakeAccount(Link* link, const engine::Account& account) {
+  if (!link->is_sender()) return;
+  LaneIds stuck;
+  for (const engine::LaneCount& count : account.lanes) {
+    LinkLane* const lane = link->Find(count.lane);
+    if (lane == nullptr || lane->inquiry == 0 || lane->inquiry != account.serial) continue;
+    lane->inquiry = 0;
+    if (lane->state >= LinkLane::State::kSuspect) continue;
+    if (!lane->heard.has_value() || *lane->heard != count.arrived) {
+      lane->heard = count.arrived;
+      lane->heard_at = now_;
+      continue;
+    }
+    // Its receives are posted, its software answers, the path answers, and for a further threshold
+    // nothing has arrived on this lane.
+    if (count.may_arrive && now_ - lane->heard_at >= options_.health.stall) {
+      engine::AddLane(&stuck, count.lane);
+    }
+  }
+  if (!stuck.empty()) SuspectLanes(link, stuck, Cause::kStall);
+}
+
+void Driver::WatchPeers() {
+  for (auto& [peer_id, peer] : peers_) {
+    if (peer.dead_since == 0 || peer.up) continue;
+    if (now_ - peer.dead_since < options_.death_bound) continue;
+    // Its process answers nowhere; while a path answers (a NIC may, for a while) it is not given
+    // up, unless it has said goodbye.
+    if (!peer.goodbye && peer.last_answer > peer.dead_since + options_.death_bound / 2) continue;
+    const std::set<EndId> ends = peer.links;
+    bool any = false;
+    for (const EndId& end : ends) {
+      Link* const link = FindLink(end);
+      if (link == nullptr || link->over) continue;
+      any = true;
+      GiveUp(link,
+             absl::StrCat("the process at ", peer.host, " has ended (",
+                          peer.death.empty() ? "its connection was refused" : peer.death, ")"),
+             false);
+    }
+    if (any) {
+      parts_.journal->Append({.time_ns = now_,
+                              .kind = JournalEntry::Kind::kPeerLost,
+                              .peer = peer_id,
+                              .blame = engine::Blame::kPeerProcess,
+                              .text = peer.death});
+    }
+  }
+}
+
+}  // namespace railhop::runtime
