@@ -173,6 +173,7 @@ TrafficPlan DrawTraffic(Prng& prng, const PluginPlan& plan) {
   t.seed = prng.Next();
   t.start_ns = prng.Chance(0.8) ? 0 : prng.Below(5 * kMs);
   t.close_ns = Magnitude(prng, 10 * kUs, 100 * kMs);
+  t.deregister_first = prng.Chance(0.5);
   t.close_alone = plan.trouble == Trouble::kFaults && prng.Chance(0.05);
   return t;
 }

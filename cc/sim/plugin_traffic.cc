@@ -16,7 +16,7 @@ constexpr uint64_t kPauseMaxNs = 50'000'000;
 constexpr uint64_t kUsedUp = 0x0dead;  // salt of what a sender's buffer is used for afterwards
 
 // Whether a call went well; faults that are being dealt with are none of NCCL's business.
-bool IsFine(Outcome outcome) { return outcome == Outcome::kOk; }
+bool IsFine(Outcome outcome) { return outcome == Outcome::kOk || outcome == Outcome::kFault; }
 
 // A registered buffer that is used again.
 struct Place {
@@ -44,8 +44,8 @@ bool Untouched(const Place& place, size_t* where) {
 // Places of one end.
 class Places {
  public:
-  Places(PluginTraffic* traffic, PluginHost* host, const runtime::NetDevice* device, bool receives)
-      : traffic_(traffic), host_(host), device_(device), receives_(receives) {}
+  Places(PluginTraffic* traffic, PluginHost* host, runtime::ConnectionComm* comm, bool receives)
+      : traffic_(traffic), host_(host), comm_(comm), receives_(receives) {}
 
   // Null: memory could not be registered.
   Place* Take(size_t size, size_t misalign) {
@@ -59,7 +59,7 @@ class Places {
     auto made = std::make_unique<Place>();
     made->buffer = traffic_->memory()->Allocate(size, misalign);
     const absl::Status registered =
-        host_->Register(*device_, made->buffer.data(), made->buffer.size(), &made->registration);
+        host_->Register(comm_, made->buffer.data(), made->buffer.size(), &made->registration);
     if (!registered.ok()) {
       problem_ = std::string(registered.message());
       return nullptr;
@@ -98,7 +98,7 @@ class Places {
  private:
   PluginTraffic* const traffic_;
   PluginHost* const host_;
-  const runtime::NetDevice* const device_;
+  runtime::ConnectionComm* const comm_;
   const bool receives_;
   std::vector<std::unique_ptr<Place>> places_;
   std::string problem_;
@@ -106,9 +106,14 @@ class Places {
 
 // ---- an end
 
-TrafficEnd::TrafficEnd(PluginTraffic* traffic, PluginHost* host, const PacePlan& pace,
-                       uint64_t seed)
-    : traffic_(traffic), host_(host), pace_(pace), prng_(seed), pause_ns_(pace.pause_ns) {
+TrafficEnd::TrafficEnd(PluginTraffic* traffic, PluginHost* host, engine::End end,
+                       const PacePlan& pace, uint64_t seed)
+    : traffic_(traffic),
+      host_(host),
+      end_(end),
+      pace_(pace),
+      prng_(seed),
+      pause_ns_(pace.pause_ns) {
   progress_ns_ = traffic->world()->now_ns();
   Schedule(prng_.Below(pace_.pause_ns + 1));
 }
@@ -170,13 +175,14 @@ void TrafficEnd::AfterEnd() {
   const bool may_close = traffic_->plan().close_alone || traffic_->Ended();
   if (may_close && close_at_ns_ == 0) close_at_ns_ = now + traffic_->plan().close_ns;
   if (close_at_ns_ != 0 && now >= close_at_ns_) {
-    const absl::Status status = Close();
-    if (status.ok()) {
+    const PluginHost::Failover& failover = host_->failover();
+    const bool free = !failover.remove || failover.remove(*traffic_->connection(), end_);
+    if (free && Close().ok()) {
       closed_ = true;
       if (state_ == EndState::kDone) state_ = EndState::kClosed;
       return;
     }
-    close_at_ns_ = now + 1'000'000'000;  // NCCL would not, but nothing may be lost by that
+    close_at_ns_ = now + 1'000'000;  // as a thread that waits for it would
   }
   const uint64_t wait = close_at_ns_ > now ? close_at_ns_ - now : 0;
   Schedule(std::max<uint64_t>(wait, 20'000 + prng_.Below(1'000'000)) +
@@ -192,6 +198,14 @@ void TrafficEnd::Fail(Outcome outcome, const std::string& what) {
   if (outcome == Outcome::kMisuse) Violation(what + " was called misuse");
 }
 
+// What the plugin's boundary does with it.
+void TrafficEnd::Heed(Outcome outcome) {
+  const PluginHost::Failover& failover = host_->failover();
+  if (outcome == Outcome::kFault && failover.notify) {
+    failover.notify(*traffic_->connection(), end_);
+  }
+}
+
 void TrafficEnd::Violation(const std::string& text) {
   traffic_->world()->violations().Add(traffic_->Name() + ": " + text);
 }
@@ -201,9 +215,10 @@ void TrafficEnd::Violation(const std::string& text) {
 class SendEnd final : public TrafficEnd {
  public:
   SendEnd(PluginTraffic* traffic, const TrafficPlan& plan)
-      : TrafficEnd(traffic, traffic->connection()->sender, plan.send_pace, plan.seed * 2 + 1),
+      : TrafficEnd(traffic, traffic->connection()->sender, engine::End::kSender, plan.send_pace,
+                   plan.seed * 2 + 1),
         groups_(plan.groups),
-        places_(traffic, host_, traffic->connection()->send->device, false) {}
+        places_(traffic, host_, traffic->connection()->send.get(), false) {}
 
   Places& places() { return places_; }
 
@@ -232,8 +247,13 @@ class SendEnd final : public TrafficEnd {
     return connection()->Send(nullptr, 0, 0, nullptr, &request);
   }
   absl::Status Close() override {
+    if (traffic_->plan().deregister_first) {
+      const absl::Status status = places_.DeregisterAll();
+      if (!status.ok()) return status;
+    }
     absl::Status closed = connection()->Close();
     if (!closed.ok()) return closed;
+    if (host_->failover().closed) host_->failover().closed(traffic_->connection()->send.get());
     traffic_->world()->judge().RemoveFifo(
         reinterpret_cast<const void*>(traffic_->connection()->hello.memory_address));
     outstanding_.clear();
@@ -257,6 +277,7 @@ class SendEnd final : public TrafficEnd {
       int done = 0, size = -1;
       const Outcome outcome =
           connection()->Test(static_cast<datapath::SendRequest*>(sent.request), &done, &size);
+      Heed(outcome);
       if (!IsFine(outcome)) {
         Fail(outcome, "a test of a send");
         return moved;
@@ -302,6 +323,7 @@ class SendEnd final : public TrafficEnd {
     Request* request = nullptr;
     const Outcome outcome = connection()->Send(ready_->buffer.data(), message.size, message.tag,
                                                &ready_->registration.keys, &request);
+    Heed(outcome);
     if (!IsFine(outcome)) {
       Fail(outcome, "a send");
       return false;
@@ -332,9 +354,10 @@ class SendEnd final : public TrafficEnd {
 class RecvEnd final : public TrafficEnd {
  public:
   RecvEnd(PluginTraffic* traffic, const TrafficPlan& plan)
-      : TrafficEnd(traffic, traffic->connection()->receiver, plan.recv_pace, plan.seed * 2 + 2),
+      : TrafficEnd(traffic, traffic->connection()->receiver, engine::End::kReceiver, plan.recv_pace,
+                   plan.seed * 2 + 2),
         groups_(plan.groups),
-        places_(traffic, host_, traffic->connection()->recv->device, true) {}
+        places_(traffic, host_, traffic->connection()->recv.get(), true) {}
 
   Places& places() { return places_; }
 
@@ -361,8 +384,13 @@ class RecvEnd final : public TrafficEnd {
     return connection()->Poll();
   }
   absl::Status Close() override {
+    if (traffic_->plan().deregister_first) {
+      const absl::Status status = places_.DeregisterAll();
+      if (!status.ok()) return status;
+    }
     absl::Status closed = connection()->Close();
     if (!closed.ok()) return closed;
+    if (host_->failover().closed) host_->failover().closed(traffic_->connection()->recv.get());
     if (state_ != EndState::kFailed) OnFailed();
     outstanding_.clear();
     return places_.DeregisterAll();
@@ -392,6 +420,7 @@ class RecvEnd final : public TrafficEnd {
       int sizes[8] = {};
       const Outcome outcome = connection()->Test(
           static_cast<datapath::Transfer*>(outstanding_[i].request), &done, sizes);
+      Heed(outcome);
       if (!IsFine(outcome)) {
         Fail(outcome, "a test of a receive");
         return moved;
@@ -463,6 +492,7 @@ class RecvEnd final : public TrafficEnd {
     Request* request = nullptr;
     const Outcome outcome =
         connection()->Receive(static_cast<int>(n), data, sizes, tags, keys, &request);
+    Heed(outcome);
     if (!IsFine(outcome)) {
       Fail(outcome, "a receive");
       return false;
@@ -516,6 +546,10 @@ void PluginTraffic::OnEvent(uint64_t) {
     return;
   }
   connection_ = *std::move(made);
+  for (const engine::End end : {engine::End::kSender, engine::End::kReceiver}) {
+    PluginHost* host = end == engine::End::kSender ? sender : receiver;
+    if (host->failover().added) host->failover().added(*connection_, end);
+  }
   world_->judge().AddFifo(reinterpret_cast<const void*>(connection_->hello.memory_address),
                           sizeof(datapath::SenderMemory::fifo), Name());
   send_ = std::make_unique<SendEnd>(this, plan_);

@@ -47,9 +47,10 @@ struct TrafficPlan {
   std::vector<GroupPlan> groups;
   PacePlan send_pace, recv_pace;
   uint64_t seed = 0;
-  uint64_t start_ns = 0;     // since the world's start
-  uint64_t close_ns = 0;     // from being done to the close
-  bool close_alone = false;  // an end closes without knowing that the other is done
+  uint64_t start_ns = 0;          // since the world's start
+  uint64_t close_ns = 0;          // from being done to the close
+  bool deregister_first = false;  // before the close, as NCCL does
+  bool close_alone = false;       // an end closes without knowing that the other is done
 };
 
 enum class EndState : uint8_t {
@@ -78,7 +79,8 @@ class TrafficEnd : public Actor {
   void Nudge();
 
  protected:
-  TrafficEnd(PluginTraffic* traffic, PluginHost* host, const PacePlan& pace, uint64_t seed);
+  TrafficEnd(PluginTraffic* traffic, PluginHost* host, engine::End end, const PacePlan& pace,
+             uint64_t seed);
 
   // One visit. Whether anything has moved.
   virtual bool Visit() = 0;
@@ -89,10 +91,12 @@ class TrafficEnd : public Actor {
   virtual void OnFailed() {}
 
   void Fail(datapath::Outcome outcome, const std::string& what);
+  void Heed(datapath::Outcome outcome);
   void Violation(const std::string& text);
 
   PluginTraffic* const traffic_;
   PluginHost* const host_;
+  const engine::End end_;
   const PacePlan pace_;
   Prng prng_;
   EndState state_ = EndState::kRunning;

@@ -43,40 +43,60 @@ int GidIndexOf(const Nic& nic) {
 
 // ---- devices
 
-PluginDevices::PluginDevices(World* world, Host* host) {
-  SetVerbsWorld(world, host);
-  const std::shared_ptr<const verbs::Table> table = PluginVerbs();
-  (void)verbs::ForEachDevice(*table, [&](ibv_device* device) {
-    absl::StatusOr<std::unique_ptr<verbs::Context>> context = verbs::Context::Open(table, device);
-    if (!context.ok()) return;
-    const Nic& nic = *NicOf((*context)->raw());
-    const rdma::TopologyPort& port = nic.config().ports.front();
-    auto physical = std::make_unique<runtime::PhysicalDevice>();
-    physical->id = static_cast<int>(physical_.size());
-    physical->name = (*context)->name();
-    physical->context = context->get();
-    physical->is_ethernet = port.link_layer == rdma::LinkLayer::kEthernet;
-    physical->gid_index = GidIndexOf(nic);
-    physical->rail_id = port.net;
-    std::memcpy(physical->gid.data(), port.gids[static_cast<size_t>(physical->gid_index)].gid.raw,
-                physical->gid.size());
-    physical->pkey = port.pkeys.empty() ? 0xffff : port.pkeys.front();
-    physical->guid = (*context)->guid();
-    physical->pci_path = "/sys/devices/pci0000:00/" + nic.config().pci_path;
-    physical->numa_node = nic.config().numa_node;
-    physical->speed_mbps = static_cast<int>(port.speed_gbps) * 1000;
-    auto net = std::make_unique<runtime::NetDevice>();
-    net->properties.name = physical->name;
-    net->properties.pci_path = physical->pci_path;
-    net->properties.guid = (*context)->guid();
-    net->properties.speed_mbps = physical->speed_mbps;
-    net->properties.rail_id = port.net;
-    net->properties.fused = {physical->id};
-    net->parts = {physical.get()};
-    contexts_.push_back(*std::move(context));
-    physical_.push_back(std::move(physical));
-    net_devices_.push_back(std::move(net));
+PluginDevices::PluginDevices(World* world, Host* host) : world_(world), host_(host) {
+  SetVerbsWorld(world_, host_);
+  (void)verbs::ForEachDevice(*PluginVerbs(), [this](ibv_device* device) { Add(device, -1); });
+}
+
+bool PluginDevices::Add(ibv_device* device, int replaces) {
+  absl::StatusOr<std::unique_ptr<verbs::Context>> context =
+      verbs::Context::Open(PluginVerbs(), device);
+  if (!context.ok()) return false;
+  const Nic& nic = *NicOf((*context)->raw());
+  const rdma::TopologyPort& port = nic.config().ports.front();
+  auto physical = std::make_unique<runtime::PhysicalDevice>();
+  physical->id = static_cast<int>(physical_.size());
+  physical->name = (*context)->name();
+  physical->context = context->get();
+  physical->is_ethernet = port.link_layer == rdma::LinkLayer::kEthernet;
+  physical->gid_index = GidIndexOf(nic);
+  physical->rail_id = port.net;
+  const auto& gid = port.gids[static_cast<size_t>(physical->gid_index)].gid;
+  std::memcpy(physical->gid.data(), gid.raw, physical->gid.size());
+  physical->pkey = port.pkeys.empty() ? 0xffff : port.pkeys.front();
+  physical->guid = (*context)->guid();
+  physical->pci_path = "/sys/devices/pci0000:00/" + nic.config().pci_path;
+  physical->numa_node = nic.config().numa_node;
+  physical->speed_mbps = static_cast<int>(port.speed_gbps) * 1000;
+  physical->replaces = replaces;
+  auto net = std::make_unique<runtime::NetDevice>();
+  net->properties.name = physical->name;
+  net->properties.pci_path = physical->pci_path;
+  net->properties.guid = physical->guid;
+  net->properties.speed_mbps = physical->speed_mbps;
+  net->properties.rail_id = port.net;
+  net->properties.fused = {physical->id};
+  net->parts = {physical.get()};
+  contexts_.push_back(*std::move(context));
+  physical_.push_back(std::move(physical));
+  net_devices_.push_back(std::move(net));
+  return true;
+}
+
+int PluginDevices::Rescan(absl::Span<const int> gone) {
+  int added = 0;
+  SetVerbsWorld(world_, host_);
+  (void)verbs::ForEachDevice(*PluginVerbs(), [&](ibv_device* device) {
+    for (const int id : gone) {
+      const runtime::PhysicalDevice& old = *physical_[static_cast<size_t>(id)];
+      const bool taken = std::any_of(physical_.begin(), physical_.end(),
+                                     [id](const auto& p) { return p->replaces == id; });
+      if (taken || old.name != PluginVerbs()->get_device_name(device)) continue;
+      if (Add(device, id)) ++added;
+      return;
+    }
   });
+  return added;
 }
 
 const runtime::NetDevice* PluginDevices::Get(int index) const {
@@ -121,13 +141,12 @@ PluginHost::PluginHost(PluginWorld* world, Host* host, const datapath::DatapathC
   }
 }
 
-absl::Status PluginHost::Register(const runtime::NetDevice& device, void* data, size_t size,
+absl::Status PluginHost::Register(runtime::ConnectionComm* comm, void* data, size_t size,
                                   runtime::Memory* memory) {
-  memory->keys = {};
-  memory->keys.begin = reinterpret_cast<uintptr_t>(data);
-  memory->keys.end = memory->keys.begin + size;
+  if (failover_.reg) return failover_.reg(comm, data, size, memory);
+  memory->keys.Start(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(data) + size);
   memory->parts = 0;
-  for (const runtime::PhysicalDevice* part : device.parts) {
+  for (const runtime::PhysicalDevice* part : comm->device->parts) {
     const uint32_t i = memory->parts;
     runtime::RegistrationCache* cache = caches_[static_cast<size_t>(part->id)].get();
     const absl::StatusOr<runtime::Registration*> made = cache->Acquire(data, size);
@@ -137,8 +156,7 @@ absl::Status PluginHost::Register(const runtime::NetDevice& device, void* data, 
     }
     memory->caches[i] = cache;
     memory->registrations[i] = *made;
-    memory->keys.local[i] = (*made)->region->local_key();
-    memory->keys.remote[i] = (*made)->region->remote_key();
+    memory->keys.Add(part->id, (*made)->region->local_key(), (*made)->region->remote_key());
     ++memory->parts;
   }
   memory->mark = runtime::Memory::Mark::kLive;
@@ -146,6 +164,7 @@ absl::Status PluginHost::Register(const runtime::NetDevice& device, void* data, 
 }
 
 absl::Status PluginHost::Deregister(runtime::Memory* memory) {
+  if (failover_.dereg) return failover_.dereg(memory);
   absl::Status first;
   for (uint32_t i = 0; i < memory->parts; ++i) {
     if (memory->registrations[i] == nullptr) continue;

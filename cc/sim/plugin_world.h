@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "cc/control/handshake.h"
 #include "cc/datapath/datapath_config.h"
+#include "cc/engine/ids.h"
 #include "cc/runtime/comm.h"
 #include "cc/runtime/net_device.h"
 #include "cc/runtime/registration_cache.h"
@@ -30,6 +32,7 @@
 namespace railhop::sim {
 
 class PluginWorld;
+struct PluginConnection;
 
 // Whose thread a verbs call is made on.
 enum class Caller : uint8_t { kNobody, kNccl, kWorker, kEngine };
@@ -39,6 +42,9 @@ class PluginDevices final : public runtime::DeviceSource {
  public:
   // Opens the host's NICs.
   explicit PluginDevices(World* world, Host* host);
+
+  // A NIC that was removed and is back gets a new context and a new id.
+  int Rescan(absl::Span<const int> gone) override;
 
   int Count() const override { return static_cast<int>(net_devices_.size()); }
   const runtime::NetDevice* Get(int index) const override;
@@ -51,6 +57,10 @@ class PluginDevices final : public runtime::DeviceSource {
   const std::vector<std::unique_ptr<verbs::Context>>& contexts() const { return contexts_; }
 
  private:
+  bool Add(ibv_device* device, int replaces);
+
+  World* const world_;
+  Host* const host_;
   std::vector<std::unique_ptr<verbs::Context>> contexts_;
   std::vector<std::unique_ptr<runtime::PhysicalDevice>> physical_;
   std::vector<std::unique_ptr<runtime::NetDevice>> net_devices_;
@@ -68,8 +78,20 @@ class PluginHost {
   const datapath::DatapathConfig& config() const { return config_; }
   uint64_t instance_id() const { return instance_id_; }
 
-  // As NCCL's regMr: on every device of the net device. Errors: as RegistrationCache.
-  absl::Status Register(const runtime::NetDevice& device, void* data, size_t size,
+  // What its failover does for a connection; all null without failover.
+  struct Failover {
+    std::function<absl::Status(runtime::ConnectionComm*, void*, size_t, runtime::Memory*)> reg;
+    std::function<absl::Status(runtime::Memory*)> dereg;
+    std::function<void(runtime::ConnectionComm*)> closed;
+    std::function<void(const PluginConnection&, engine::End)> added;
+    std::function<void(const PluginConnection&, engine::End)> notify;
+    // Whether nothing uses the connection any more.
+    std::function<bool(const PluginConnection&, engine::End)> remove;
+  };
+  Failover& failover() { return failover_; }
+
+  // As NCCL's regMr: on every device of the net device. Errors: as Cover.
+  absl::Status Register(runtime::ConnectionComm* comm, void* data, size_t size,
                         runtime::Memory* memory);
   absl::Status Deregister(runtime::Memory* memory);
 
@@ -79,6 +101,7 @@ class PluginHost {
   const datapath::DatapathConfig config_;
   const uint64_t instance_id_;
   PluginDevices devices_;
+  Failover failover_;
   std::vector<std::unique_ptr<runtime::RegistrationCache>> caches_;  // by PhysicalDevice::id
 };
 
