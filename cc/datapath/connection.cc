@@ -45,13 +45,23 @@ Connection::Connection(std::vector<ConnectionDevice> devices, std::vector<Lane> 
   ConnectionGuard guard(&lock_);
   std::fill(std::begin(slot_physical_), std::end(slot_physical_), kNoDevice);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    lane.physical = static_cast<uint8_t>(devices_[lane.local_device].physical);
-    slot_physical_[lane.local_device] = lane.physical;
+    Start(&lanes_[i], static_cast<uint32_t>(i));
     route_list_.push_back(static_cast<uint8_t>(i));
   }
   RouteChanged();
   QueuesChanged();
+}
+
+void Connection::Start(Lane* lane, uint32_t index) {
+  lane->physical = static_cast<uint8_t>(devices_[lane->local_device].physical);
+  lane->state = LaneState::kOpen;
+  lane->live_epoch = lane->epoch & 0xffff;
+  lane->work_id = PackWorkId({.kind = WorkKind{},
+                              .lane = static_cast<uint8_t>(index),
+                              .stripe = 0,
+                              .index = 0,
+                              .epoch = static_cast<uint16_t>(lane->epoch)});
+  slot_physical_[lane->local_device] = lane->physical;
 }
 
 Fault Connection::TakeFault() {
@@ -191,10 +201,10 @@ void Connection::Observe(std::vector<LaneView>* views) {
     if (lane.state == LaneState::kFree) continue;
     const uint64_t progress = lane.completed + lane.arrived;
     const bool only_unsignalled = lane.outstanding != 0 && lane.outstanding == lane.unsignalled;
-    lane.idle_looks = only_unsignalled && progress == lane.last_progress
+    lane.idle_looks = only_unsignalled && static_cast<uint32_t>(progress) == lane.last_progress
                           ? static_cast<uint8_t>(lane.idle_looks + 1)
                           : uint8_t{0};
-    lane.last_progress = progress;
+    lane.last_progress = static_cast<uint32_t>(progress);
     if (lane.idle_looks >= 2 && lane.state < LaneState::kSuspect) {
       PostNoOp(static_cast<uint32_t>(i));
       lane.idle_looks = 0;
@@ -264,15 +274,14 @@ bool Connection::AddLane(uint32_t index, Lane* lane) {
     const bool compared = has_receives() || old.posted == 0;
     if (IsLive(old) || (old.state == LaneState::kFenced && !compared)) return false;
   }
-  lane->physical = static_cast<uint8_t>(devices_[slot].physical);
-  lane->state = LaneState::kOpen;
+  Start(lane, index);
   if (!PostReceives(lane, index)) return false;
   while (lanes_.size() <= index) {
     lanes_.emplace_back();
     lanes_.back().state = LaneState::kFree;
+    lanes_.back().live_epoch = kNotLive;
   }
   lanes_[index] = std::move(*lane);
-  slot_physical_[slot] = lanes_[index].physical;
   QueuesChanged();
   return true;
 }
@@ -316,14 +325,9 @@ uint64_t Connection::stale_completions() const {
 
 void Connection::PostMarkers(uint32_t index) {
   Lane& lane = lanes_[index];
-  WorkId id = {.kind = WorkKind::kSendMarker,
-               .lane = static_cast<uint8_t>(index),
-               .stripe = 0,
-               .index = 0,
-               .epoch = static_cast<uint16_t>(lane.epoch)};
   if ((lane.fence & kSendMarkerPosted) == 0) {
     ibv_send_wr marker = {};
-    marker.wr_id = PackWorkId(id);
+    marker.wr_id = lane.work_id | static_cast<uint64_t>(WorkKind::kSendMarker);
     marker.opcode = IBV_WR_RDMA_WRITE;  // of nothing: in ERR it is only flushed
     marker.send_flags = IBV_SEND_SIGNALED;
     marker.wr.rdma.remote_addr = peer_.address;
@@ -333,9 +337,8 @@ void Connection::PostMarkers(uint32_t index) {
   if (!has_receives()) {
     lane.fence |= kReceiveMarkerPosted | kReceiveMarkerSeen;
   } else if ((lane.fence & kReceiveMarkerPosted) == 0) {
-    id.kind = WorkKind::kReceiveMarker;
     ibv_recv_wr marker = {};
-    marker.wr_id = PackWorkId(id);
+    marker.wr_id = lane.work_id | static_cast<uint64_t>(WorkKind::kReceiveMarker);
     if (lane.qp->PostReceive(&marker) == 0) lane.fence |= kReceiveMarkerPosted;
   }
 }
@@ -349,6 +352,7 @@ void Connection::TakeMarker(const ibv_wc& wc) {
 void Connection::SetFenced(uint32_t index) {
   Lane& lane = lanes_[index];
   lane.state = LaneState::kFenced;
+  lane.live_epoch = kNotLive;
   lane.fence = 0;
   lane.outstanding = lane.unsignalled = 0;
   if (!HasLiveLane(lane.local_device)) {
@@ -473,6 +477,7 @@ absl::Status Connection::Close() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].qp = std::move(pairs[i]);
     lanes_[i].state = LaneState::kFenced;
+    lanes_[i].live_epoch = kNotLive;
   }
   devices_ = std::move(devices);
   return first;

@@ -90,7 +90,7 @@ constexpr uint64_t PackWorkId(const WorkId& id) {
 }
 
 constexpr WorkId UnpackWorkId(uint64_t bits) {
-  return {.kind = static_cast<WorkKind>(bits & 0xff),
+  return {.kind = static_cast<WorkKind>(bits),
           .lane = static_cast<uint8_t>(bits >> 8),
           .stripe = static_cast<uint8_t>(bits >> 16),
           .index = static_cast<uint16_t>(bits >> 32),
@@ -242,9 +242,11 @@ class Connection {
   static bool IsLive(const Lane& lane) { return lane.state <= LaneState::kSuspect; }
   static uint32_t NumberOf(const Lane& lane) { return lane.qp == nullptr ? 0 : lane.qp->number(); }
   // Of a completion: its lane is fenced, or its place has another one.
-  bool IsStale(const Lane& lane, uint16_t epoch) const {
-    return static_cast<uint16_t>(lane.epoch) != epoch || !IsLive(lane);
+  static bool IsStale(const Lane& lane, uint64_t work_id) {
+    return lane.live_epoch != work_id >> 48;
   }
+  // The lane is at this place now.
+  void Start(Lane* lane, uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The lane, if it is there and not fenced.
   Lane* Find(LaneRef ref) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The place of these lanes, fenced in this epoch: as bits.

@@ -31,25 +31,30 @@ enum class LaneState : uint8_t {
   kFree = 4,      // no lane: the place may be taken
 };
 
-// A cache line: indices need no multiplication.
+// A cache line: indices need no multiplication. Whoever makes one fills in the first part.
 struct alignas(64) Lane {
   std::unique_ptr<verbs::QueuePair> qp;  // null once it is destroyed, and while it is
-  uint64_t posted = 0;                   // messages of this end
-  uint64_t completed = 0;                // successful completions of them
-  uint64_t arrived = 0;                  // receiver: stripes
   uint32_t epoch = 0;
-  uint32_t outstanding = 0;   // sender: stripes; receiver: clear-to-send writes and no-ops
   uint8_t local_device = 0;   // slot: index into the connection's devices
   uint8_t remote_device = 0;  // into the peer's
-  uint8_t physical = 0;       // PhysicalDevice::id of the local one; the connection fills it in
+
+  // The connection's.
+  uint8_t physical = 0;  // PhysicalDevice::id of the local device
   LaneState state = LaneState::kOpen;
-  uint8_t unsignalled = 0;  // receiver: writes since the last that asked for a completion
-  uint8_t consumed = 0;     // receiver: receives used since the last batch was posted
-  uint8_t fence = 0;        // how far the fence is: FenceStep bits
+  uint32_t live_epoch = 0;     // low 16 bits of the epoch, as in WorkId; kNotLive once it is fenced
+  uint32_t outstanding = 0;    // sender: stripes; receiver: writes of entries and no-ops
+  uint64_t work_id = 0;        // PackWorkId of place and epoch, and zeros
+  uint64_t posted = 0;         // messages of this end
+  uint64_t completed = 0;      // successful completions of them
+  uint64_t arrived = 0;        // receiver: stripes
+  uint32_t last_progress = 0;  // low bits, as of the last Observe
+  uint8_t unsignalled = 0;     // receiver: writes since the last that asked for a completion
+  uint8_t consumed = 0;        // receiver: receives used since the last batch was posted
+  uint8_t fence = 0;           // how far the fence is, as bits
   // Observe calls in a row that found only unsignalled writes and no progress.
   uint8_t idle_looks = 0;
-  uint64_t last_progress = 0;  // as of the last Observe
 };
+inline constexpr uint32_t kNotLive = 0x10000;
 static_assert(sizeof(Lane) == 64);
 
 }  // namespace railhop::datapath

@@ -83,12 +83,8 @@ void RecvConnection::SetPeer(const PeerMemory& peer) {
   peer_ = peer;
 }
 
-bool RecvConnection::PostReceives(Lane* lane, uint32_t index) {
-  const uint64_t id = PackWorkId({.kind = WorkKind::kReceive,
-                                  .lane = static_cast<uint8_t>(index),
-                                  .stripe = 0,
-                                  .index = 0,
-                                  .epoch = static_cast<uint16_t>(lane->epoch)});
+bool RecvConnection::PostReceives(Lane* lane, uint32_t) {
+  const uint64_t id = lane->work_id | static_cast<uint64_t>(WorkKind::kReceive);
   for (ibv_recv_wr& receive : batch_) receive.wr_id = id;
   for (uint32_t posted = 0; posted < kReceivesPosted; posted += kReceiveBatch) {
     if (lane->qp->PostReceive(batch_) != 0) return false;
@@ -100,11 +96,7 @@ void RecvConnection::PostBatch(uint32_t index) {
   Lane& lane = lanes_[index];
   // A suspect one is about to be fenced.
   if (lane.state >= LaneState::kSuspect) return;
-  const uint64_t id = PackWorkId({.kind = WorkKind::kReceive,
-                                  .lane = static_cast<uint8_t>(index),
-                                  .stripe = 0,
-                                  .index = 0,
-                                  .epoch = static_cast<uint16_t>(lane.epoch)});
+  const uint64_t id = lane.work_id | static_cast<uint64_t>(WorkKind::kReceive);
   for (ibv_recv_wr& receive : batch_) receive.wr_id = id;
   const int error = lane.qp->PostReceive(batch_);
   if (error != 0) FailPost(index, error);
@@ -112,7 +104,8 @@ void RecvConnection::PostBatch(uint32_t index) {
 
 // ---- New receives.
 
-bool RecvConnection::FillKeys(CtsEntry* entry, const MemoryKeys* keys) {
+__attribute__((always_inline)) inline bool RecvConnection::FillKeys(CtsEntry* entry,
+                                                                    const MemoryKeys* keys) {
   // Wider than the word, so that kNoDevice is a bit that is never set.
   const uint64_t covered = keys->covered.load(std::memory_order_acquire);
   uint32_t slots = 0;
@@ -241,11 +234,8 @@ inline void RecvConnection::Announce(uint32_t index, uint32_t slot, uint32_t rec
     unsignalled = 0;
     announce_.send_flags |= IBV_SEND_SIGNALED;
   }
-  announce_.wr_id = PackWorkId({.kind = WorkKind::kCts,
-                                .lane = static_cast<uint8_t>(index),
-                                .stripe = kCtsSignalEvery,
-                                .index = 0,
-                                .epoch = static_cast<uint16_t>(lane.epoch)});
+  announce_.wr_id =
+      lane.work_id | static_cast<uint64_t>(WorkKind::kCts) | uint64_t{kCtsSignalEvery} << 16;
   transfers_[slot].announce_lane = static_cast<uint8_t>(index);
   transfers_[slot].announce_epoch = lane.epoch;
   const int error = lane.qp->PostSend(&announce_);
@@ -298,43 +288,8 @@ Outcome RecvConnection::Poll() {
 
 // ---- Completions.
 
-void RecvConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
-  if (count < 0) [[unlikely]]
-    FailQueue(device);
-  for (int i = 0; i < count; ++i) Complete(completions[i], device);
-}
-
-inline void RecvConnection::Complete(const ibv_wc& wc, uint32_t device) {
-  const WorkId id = UnpackWorkId(wc.wr_id);
-  if (id.kind != WorkKind::kReceive || wc.status != IBV_WC_SUCCESS) {
-    return CompleteOther(wc, device);
-  }
-  if (IsStale(lanes_[id.lane], id.epoch)) [[unlikely]] {
-    ++stale_completions_;
-    return;
-  }
-  Arrive(wc, id.lane);
-}
-
-void RecvConnection::CompleteOther(const ibv_wc& wc, uint32_t device) {
-  const WorkId id = UnpackWorkId(wc.wr_id);
-  if (id.kind == WorkKind::kFlush) return CompleteFlush(id, wc);
-  Lane& lane = lanes_[id.lane];
-  if (IsStale(lane, id.epoch)) {
-    ++stale_completions_;
-    return;
-  }
-  if (id.kind == WorkKind::kSendMarker || id.kind == WorkKind::kReceiveMarker) {
-    return TakeMarker(wc);
-  }
-  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(id.lane, device, wc);
-  lane.outstanding -= id.stripe;
-  lane.completed += id.stripe;
-  if (id.kind == WorkKind::kRepeat) EndRepeat(id.index, id.lane);
-  if (id.kind == WorkKind::kConfirm) confirm_under_way_ = false;
-}
-
-inline void RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
+__attribute__((always_inline)) inline void RecvConnection::Arrive(const ibv_wc& wc,
+                                                                  uint32_t lane_index) {
   Lane& lane = lanes_[lane_index];
   ++lane.arrived;
   if (++lane.consumed == kReceiveBatch) {
@@ -364,17 +319,51 @@ inline void RecvConnection::Arrive(const ibv_wc& wc, uint32_t lane_index) {
   if (--record.missing == 0) transfer.done = --transfer.open == 0;
 }
 
+__attribute__((always_inline)) inline void RecvConnection::Complete(const ibv_wc& wc,
+                                                                    uint32_t device) {
+  const WorkId id = UnpackWorkId(wc.wr_id);
+  if (id.kind != WorkKind::kReceive || wc.status != IBV_WC_SUCCESS) {
+    return CompleteOther(wc, device);
+  }
+  if (IsStale(lanes_[id.lane], wc.wr_id)) [[unlikely]] {
+    ++stale_completions_;
+    return;
+  }
+  Arrive(wc, id.lane);
+}
+
+void RecvConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
+  if (count < 0) [[unlikely]]
+    FailQueue(device);
+  for (int i = 0; i < count; ++i) Complete(completions[i], device);
+}
+
+void RecvConnection::CompleteOther(const ibv_wc& wc, uint32_t device) {
+  const WorkId id = UnpackWorkId(wc.wr_id);
+  if (id.kind == WorkKind::kFlush) return CompleteFlush(id, wc);
+  Lane& lane = lanes_[id.lane];
+  if (IsStale(lane, wc.wr_id)) {
+    ++stale_completions_;
+    return;
+  }
+  if (id.kind == WorkKind::kSendMarker || id.kind == WorkKind::kReceiveMarker) {
+    return TakeMarker(wc);
+  }
+  if (wc.status != IBV_WC_SUCCESS) return FailCompletion(id.lane, device, wc);
+  lane.outstanding -= id.stripe;
+  lane.completed += id.stripe;
+  if (id.kind == WorkKind::kRepeat) EndRepeat(id.index, id.lane);
+  if (id.kind == WorkKind::kConfirm) confirm_under_way_ = false;
+}
+
 // ---- Entries that are announced again, and other writes of our own.
 
 bool RecvConnection::PostSignalled(uint32_t index, WorkKind kind, uint32_t work_index,
                                    ibv_send_wr* write) {
   Lane& lane = lanes_[index];
   write->send_flags |= IBV_SEND_SIGNALED;
-  write->wr_id = PackWorkId({.kind = kind,
-                             .lane = static_cast<uint8_t>(index),
-                             .stripe = static_cast<uint8_t>(lane.unsignalled + 1),
-                             .index = static_cast<uint16_t>(work_index),
-                             .epoch = static_cast<uint16_t>(lane.epoch)});
+  write->wr_id = lane.work_id | static_cast<uint64_t>(kind) |
+                 (uint64_t{lane.unsignalled} + 1) << 16 | uint64_t{work_index} << 32;
   const int error = lane.qp->PostSend(write);
   if (error != 0) {
     FailPost(index, error);

@@ -115,21 +115,62 @@ bool SendConnection::Attend(Outcome* outcome) {
   return *outcome == Outcome::kOk && (attention_ & kNoRoute) == 0;
 }
 
+__attribute__((always_inline)) inline void SendConnection::PostStripe(
+    uint32_t lane_index, uint64_t address, uint64_t length, uint64_t remote_address, uint32_t index,
+    uint32_t stripe, uint32_t bits, const CtsEntry& entry, const MemoryKeys* keys,
+    uint64_t total_size) {
+  Lane& lane = lanes_[lane_index];
+  // Without data no address and no key may be named, and a length of 0 would mean 2 GiB to some.
+  write_.num_sge = 0;
+  if (length > 0) {
+    write_.num_sge = 1;
+    sge_.addr = address;
+    sge_.length = static_cast<uint32_t>(length);
+    sge_.lkey = keys->Local(lane.physical);
+  }
+  write_.wr_id = lane.work_id | static_cast<uint64_t>(WorkKind::kData) | uint64_t{stripe} << 16 |
+                 uint64_t{index} << 32;
+  write_.wr.rdma.remote_addr = remote_address;
+  write_.wr.rdma.rkey = entry.remote_keys[lane.remote_device];
+  write_.imm_data = htonl(bits | lane.epoch << kImmediateEpochShift);
+  if (rules_.adaptive_routing && total_size > rules_.ar_threshold) {
+    AddAnnouncement(lane, index, total_size);
+  } else if (rules_.adaptive_routing) {
+    write_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write_.send_flags = IBV_SEND_SIGNALED;
+    write_.next = nullptr;
+  }
+  const int error = lane.qp->PostSend(&write_);
+  if (error != 0) [[unlikely]]
+    return FailPost(lane_index, error);
+  ++lane.outstanding;
+  ++lane.posted;
+}
+
 Outcome SendConnection::Send(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
                              Request** request) {
   *request = nullptr;
   ConnectionGuard guard(&lock_);
+  // Asked again and again before the receive is there: nothing else is done until then.
+  if (attention_ == 0 && !HasArrived(memory_->fifo[SlotOf(next_sequence_)][0], next_sequence_)) {
+    return Outcome::kOk;
+  }
+  return SendNow(data, size, tag, keys, request);
+}
+
+__attribute__((noinline)) Outcome SendConnection::SendNow(const void* data, uint64_t size, int tag,
+                                                          const MemoryKeys* keys,
+                                                          Request** request) {
   if (attention_ != 0) [[unlikely]] {
     Outcome outcome;
     if (!Attend(&outcome)) return outcome;
+    if (!HasArrived(memory_->fifo[SlotOf(next_sequence_)][0], next_sequence_)) return Outcome::kOk;
   }
-  // Asked again and again before the receive is there: nothing else is done until then.
-  if (!HasArrived(memory_->fifo[SlotOf(next_sequence_)][0], next_sequence_)) return Outcome::kOk;
   return SendAnnounced(data, size, tag, keys, request);
 }
 
-Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
-                                      const MemoryKeys* keys, Request** request) {
+inline Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
+                                             const MemoryKeys* keys, Request** request) {
   const uint64_t sequence = next_sequence_;
   const uint32_t slot = SlotOf(sequence);
   const CtsEntry* group = memory_->fifo[slot];
@@ -182,7 +223,7 @@ Outcome SendConnection::SendAnnounced(const void* data, uint64_t size, int tag,
     taken->unacknowledged = 1;
     taken->missing = 1;
     taken->lanes[0] = static_cast<uint8_t>(lane);
-    PostStripe(lane, taken->address, size, entry.address,
+    PostStripe(lane, taken->address, size, entry.address, index, 0,
                index / kReceivesMax | index % kReceivesMax << 5, entry, keys, size);
   } else {
     PostStripes(taken, plan, entry, index, lane);
@@ -215,7 +256,14 @@ void SendConnection::PostStripes(SendRequest* request, const StripePlan& plan,
     // that is suspect now, and the records will tell that it is missing.
     if ((attention_ & kFailed) != 0) [[unlikely]]
       return;
-    if (stripe > 0) lane = FindLane(entry, request->keys, true);
+    if (stripe > 0) {
+      lane = route_count_ == 0 ? 0 : NextLane();
+      if (route_count_ != 0 && IsUsable(lanes_[lane], entry, request->keys, true)) [[likely]] {
+        TakeTurn();
+      } else {
+        lane = FindLane(entry, request->keys, true);
+      }
+    }
     lanes[stripe] = static_cast<uint8_t>(lane);
     if (lane == kNoLane) [[unlikely]] {
       Wait(index, stripe);
@@ -224,45 +272,9 @@ void SendConnection::PostStripes(SendRequest* request, const StripePlan& plan,
     immediate.stripe = stripe;
     const uint64_t offset = plan.Offset(stripe);
     PostStripe(lane, request->address + offset, plan.Length(stripe, request->size),
-               entry.address + offset, PackImmediate(immediate), entry, request->keys,
-               request->size);
+               entry.address + offset, index, stripe, PackImmediate(immediate), entry,
+               request->keys, request->size);
   }
-}
-
-inline void SendConnection::PostStripe(uint32_t lane_index, uint64_t address, uint64_t length,
-                                       uint64_t remote_address, uint32_t bits,
-                                       const CtsEntry& entry, const MemoryKeys* keys,
-                                       uint64_t total_size) {
-  Lane& lane = lanes_[lane_index];
-  // Without data no address and no key may be named, and a length of 0 would mean 2 GiB to some.
-  write_.num_sge = 0;
-  if (length > 0) {
-    write_.num_sge = 1;
-    sge_.addr = address;
-    sge_.length = static_cast<uint32_t>(length);
-    sge_.lkey = keys->Local(lane.physical);
-  }
-  const uint32_t index = (bits & 0x1f) * kReceivesMax | (bits >> 5 & 0x7);
-  write_.wr_id = PackWorkId({.kind = WorkKind::kData,
-                             .lane = static_cast<uint8_t>(lane_index),
-                             .stripe = static_cast<uint8_t>(bits >> 8 & 0x7f),
-                             .index = static_cast<uint16_t>(index),
-                             .epoch = static_cast<uint16_t>(lane.epoch)});
-  write_.wr.rdma.remote_addr = remote_address;
-  write_.wr.rdma.rkey = entry.remote_keys[lane.remote_device];
-  write_.imm_data = htonl(bits | lane.epoch << kImmediateEpochShift);
-  if (rules_.adaptive_routing && total_size > rules_.ar_threshold) {
-    AddAnnouncement(lane, index, total_size);
-  } else if (rules_.adaptive_routing) {
-    write_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    write_.send_flags = IBV_SEND_SIGNALED;
-    write_.next = nullptr;
-  }
-  const int error = lane.qp->PostSend(&write_);
-  if (error != 0) [[unlikely]]
-    return FailPost(lane_index, error);
-  ++lane.outstanding;
-  ++lane.posted;
 }
 
 void SendConnection::AddAnnouncement(const Lane& lane, uint32_t index, uint64_t size) {
@@ -315,16 +327,15 @@ absl::Status SendConnection::Close() {
   return closed;
 }
 
-void SendConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
-  if (count < 0) [[unlikely]]
-    FailQueue(device);
-  for (int i = 0; i < count; ++i) Complete(completions[i], device);
+inline void SendConnection::Acknowledged(SendRequest* request) {
+  request->done = !rules_.confirm || request->sequence < confirmed_below_;
 }
 
-inline void SendConnection::Complete(const ibv_wc& wc, uint32_t device) {
+__attribute__((always_inline)) inline void SendConnection::Complete(const ibv_wc& wc,
+                                                                    uint32_t device) {
   const WorkId id = UnpackWorkId(wc.wr_id);
   Lane& lane = lanes_[id.lane];
-  if (IsStale(lane, id.epoch)) [[unlikely]] {
+  if (IsStale(lane, wc.wr_id)) [[unlikely]] {
     ++stale_completions_;
     return;
   }
@@ -341,14 +352,16 @@ inline void SendConnection::Complete(const ibv_wc& wc, uint32_t device) {
   if (--request.missing == 0) Acknowledged(&request);
 }
 
+void SendConnection::Take(const ibv_wc* completions, int count, uint32_t device) {
+  if (count < 0) [[unlikely]]
+    FailQueue(device);
+  for (int i = 0; i < count; ++i) Complete(completions[i], device);
+}
+
 void SendConnection::CompleteOther(const ibv_wc& wc, uint32_t device) {
   const WorkId id = UnpackWorkId(wc.wr_id);
   if (id.kind == WorkKind::kData) return FailCompletion(id.lane, device, wc);
   TakeMarker(wc);
-}
-
-inline void SendConnection::Acknowledged(SendRequest* request) {
-  request->done = !rules_.confirm || request->sequence < confirmed_below_;
 }
 
 void SendConnection::TakeConfirmations() {
@@ -398,7 +411,7 @@ bool SendConnection::PostWaitingOf(uint32_t index) {
     waiting_[index].stripes[stripe / 64] &= ~(uint64_t{1} << stripe % 64);
     --waiting_count_;
     const uint64_t offset = plan.Offset(stripe);
-    PostStripe(lane, request.address + offset, length, entry.address + offset,
+    PostStripe(lane, request.address + offset, length, entry.address + offset, index, stripe,
                PackImmediate({.slot = index / kReceivesMax,
                               .receive = index % kReceivesMax,
                               .stripe = stripe,

@@ -91,6 +91,9 @@ class SendConnection final : public Connection {
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The same before a new send. False: return *outcome.
   bool Attend(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // All but the commonest way: something to attend to, or the receive is there.
+  Outcome SendNow(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
+                  Request** request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The oldest transfer is there.
   Outcome SendAnnounced(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
                         Request** request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
@@ -106,10 +109,10 @@ class SendConnection final : public Connection {
   // Stripes of a send that is more than one, the first of them on this lane.
   void PostStripes(SendRequest* request, const StripePlan& plan, const CtsEntry& entry,
                    uint32_t index, uint32_t first_lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // One stripe on this lane. `bits`: the immediate without epoch.
+  // One stripe of request `index` on this lane. `bits`: the immediate without epoch.
   void PostStripe(uint32_t lane_index, uint64_t address, uint64_t length, uint64_t remote_address,
-                  uint32_t bits, const CtsEntry& entry, const MemoryKeys* keys, uint64_t total_size)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+                  uint32_t index, uint32_t stripe, uint32_t bits, const CtsEntry& entry,
+                  const MemoryKeys* keys, uint64_t total_size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // Follows the data in a write of its own.
   void AddAnnouncement(const Lane& lane, uint32_t index, uint64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
