@@ -64,6 +64,9 @@ void Driver::Add(LinkInfo info) {
   Peer& peer = peers_[peer_id];
   if (peer.host.empty()) peer.host = link->info.peer_host;
   peer.links.insert(id);
+  // What it said before it made this connection is of the past.
+  peer.dead_since = 0;
+  peer.goodbye = false;
   parts_.channel->Add(peer_id, id.connection, link->info.secret, link->info.addresses);
   links_[id] = link;
   dirty_.insert(id);
@@ -263,8 +266,8 @@ void Driver::Step(int64_t now_ns) {
   RunFences();
   TellEpisodes();
   SendProbes();
-  // What this step has sent goes out now.
-  TakeChannel();
+  // What this step has sent goes out now; what has come in by then waits for the next step.
+  if (TakeChannel() > 0 || !dirty_.empty()) Schedule(now_);
   Schedule(watch_at_);
   Schedule(parts_.channel->next_due());
   Schedule(parts_.prober->next_due());
@@ -497,6 +500,8 @@ void Driver::SessionUp(InstanceId id) {
   Peer& peer = peers_[id];
   peer.up = true;
   peer.dead_since = 0;
+  peer.goodbye = false;
+  peer.death.clear();
   peer.silent_since = 0;
   engine::Ports ports;
   for (auto& [physical, port] : ports_) {
@@ -527,8 +532,9 @@ void Driver::SessionUp(InstanceId id) {
   }
 }
 
-void Driver::TakeChannel() {
-  for (control::ChannelEvent& event : parts_.channel->Poll(now_)) {
+size_t Driver::TakeChannel() {
+  std::vector<control::ChannelEvent> events = parts_.channel->Poll(now_);
+  for (control::ChannelEvent& event : events) {
     if (!peers_.contains(event.peer)) continue;
     Peer& peer = peers_[event.peer];
     switch (event.kind) {
@@ -557,6 +563,7 @@ void Driver::TakeChannel() {
         break;
     }
   }
+  return events.size();
 }
 
 void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
@@ -784,6 +791,10 @@ void Driver::TakeCover() {
     for (const auto& [id, link] : links_) {
       if (link->info.comm != news.comm) continue;
       dirty_.insert(id);
+      if (news.covers && link->info.recv != nullptr && !link->over && !link->closing) {
+        // What is open gets the keys of the new device.
+        link->info.recv->Reannounce(link->machine.epoch());
+      }
       if (!news.covers) {
         parts_.journal->Append({.time_ns = now_,
                                 .kind = JournalEntry::Kind::kNoCover,

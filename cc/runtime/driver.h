@@ -162,7 +162,8 @@ class Driver {
   void TakeInbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeFaults(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakePortNews() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeChannel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How many events there were.
+  size_t TakeChannel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeMessage(engine::InstanceId peer, const engine::Message& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakePorts(engine::InstanceId id, const engine::Ports& ports)

@@ -445,8 +445,15 @@ void Driver::FinishGiveUp(Link* link) {
   link->failed = true;
   link->connection()->GiveUp(datapath::Outcome::kRemote,
                              {.kind = datapath::Fault::Kind::kGiveUp, .fatal = true});
-  RAILHOP_LOG(kWarning, "%s: the connection is given up: %s", link->info.label.c_str(),
-              link->reason.c_str());
+  // After an orderly end of the other side nobody may ever use it again; whoever does is told.
+  const bool orderly = link->peer_over || peers_[link->info.peer].goodbye;
+  if (orderly) {
+    RAILHOP_LOG(kInfo, "%s: the connection is given up: %s", link->info.label.c_str(),
+                link->reason.c_str());
+  } else {
+    RAILHOP_LOG(kWarning, "%s: the connection is given up: %s", link->info.label.c_str(),
+                link->reason.c_str());
+  }
 }
 
 // ---- Episodes.

@@ -560,6 +560,7 @@ void Driver::OfferRaised(const std::shared_ptr<Link>& link,
 void Driver::InstallDevice(Link* link, const LaneMaker::Wish& wish, LaneMaker::Made* made) {
   if (!made->device.has_value()) return;
   const uint32_t key = made->device->control->remote_key();
+  if (made->flush.has_value()) made->device->flush = *std::move(made->flush);
   if (!link->connection()->AddDevice(wish.slot, &*made->device)) return;
   // The slot may have been another device's before.
   std::erase_if(link->slots, [&wish](const auto& entry) { return entry.second == wish.slot; });

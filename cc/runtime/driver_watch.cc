@@ -81,14 +81,20 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
     // Late completions are taken all the same.
     return;
   }
-  link->views.clear();
-  link->connection()->Observe(&link->views);
-  for (const datapath::LaneView& view : link->views) {
-    WatchLane(link.get(), view);
+  // A connection with nothing under way is looked at less often.
+  if (now_ >= link->watch_at) {
+    link->views.clear();
+    link->connection()->Observe(&link->views);
+    bool owed = false;
+    for (const datapath::LaneView& view : link->views) {
+      owed = owed || view.owed;
+      WatchLane(link.get(), view);
+      if (link->over) return;
+    }
+    link->watch_at = owed ? now_ : now_ + options_.health.stall / 8;
+    TakeFaults(link.get());
     if (link->over) return;
   }
-  TakeFaults(link.get());
-  if (link->over) return;
   if (link->offer != nullptr && now_ - link->offer->since > options_.offer_bound) {
     DropOffer(link.get(), "no answer in time");
   }

@@ -151,6 +151,7 @@ struct Link {
   uint64_t resent_bytes = 0;
   int64_t repeat_at = 0;
   int64_t repeat_pause = 0;
+  int64_t watch_at = 0;
   uint32_t inquiries = 0;
   std::vector<datapath::LaneView> views;  // kept for its memory
 
