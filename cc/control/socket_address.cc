@@ -83,6 +83,22 @@ bool operator==(const SocketAddress& a, const SocketAddress& b) {
   }
 }
 
+bool SameHost(const SocketAddress& a, const SocketAddress& b) {
+  const auto ipv6_of = [](const SocketAddress& address) {
+    in6_addr bytes = {};
+    if (address.generic.sa_family == AF_INET6) {
+      bytes = address.ipv6.sin6_addr;
+    } else if (address.generic.sa_family == AF_INET) {
+      bytes.s6_addr[10] = bytes.s6_addr[11] = 0xff;
+      memcpy(bytes.s6_addr + 12, &address.ipv4.sin_addr, sizeof(in_addr));
+    }
+    return bytes;
+  };
+  const in6_addr one = ipv6_of(a);
+  const in6_addr other = ipv6_of(b);
+  return AddressLength(a) != 0 && AddressLength(b) != 0 && memcmp(&one, &other, sizeof(one)) == 0;
+}
+
 std::string FormatAddress(const SocketAddress& address) {
   char host[INET6_ADDRSTRLEN] = "";
   switch (address.generic.sa_family) {
@@ -90,6 +106,10 @@ std::string FormatAddress(const SocketAddress& address) {
       inet_ntop(AF_INET, &address.ipv4.sin_addr, host, sizeof(host));
       return absl::StrCat(host, ":", ntohs(address.ipv4.sin_port));
     case AF_INET6:
+      if (IN6_IS_ADDR_V4MAPPED(&address.ipv6.sin6_addr)) {
+        inet_ntop(AF_INET, address.ipv6.sin6_addr.s6_addr + 12, host, sizeof(host));
+        return absl::StrCat(host, ":", ntohs(address.ipv6.sin6_port));
+      }
       inet_ntop(AF_INET6, &address.ipv6.sin6_addr, host, sizeof(host));
       return absl::StrCat("[", host, "]:", ntohs(address.ipv6.sin6_port));
     default:

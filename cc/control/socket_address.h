@@ -25,6 +25,8 @@ bool operator==(const SocketAddress& a, const SocketAddress& b);
 
 // 0 if the family is neither AF_INET nor AF_INET6.
 socklen_t AddressLength(const SocketAddress& address);
+// The same but for the port; an IPv4 address is the same when it is written as IPv6.
+bool SameHost(const SocketAddress& a, const SocketAddress& b);
 // "10.0.0.1:4711", "[fe80::1]:4711"; "(family 3)" for others.
 std::string FormatAddress(const SocketAddress& address);
 

@@ -64,6 +64,10 @@ absl::StatusOr<TcpSocket> TcpSocket::Listen(const SocketAddress& address,
     any_port.ipv4.sin_port = 0;
   } else {
     any_port.ipv6.sin6_port = 0;
+    if (IN6_IS_ADDR_UNSPECIFIED(&any_port.ipv6.sin6_addr)) {
+      const int off = 0;
+      setsockopt(result.fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
   }
   if (bind(result.fd_, &any_port.generic, AddressLength(any_port)) != 0) {
     return SocketError("bind", any_port);
@@ -137,6 +141,8 @@ SocketAddress TcpSocket::PeerAddress() const {
   getpeername(fd_, &address.generic, &length);
   return address;
 }
+
+void TcpSocket::ShutdownWrite() { shutdown(fd_, SHUT_WR); }
 
 void TcpSocket::Close() {
   if (fd_ >= 0) close(fd_);

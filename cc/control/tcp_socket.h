@@ -25,7 +25,8 @@ class TcpSocket {
   TcpSocket(TcpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), error_(other.error_) {}
   TcpSocket& operator=(TcpSocket&& other) noexcept;
 
-  // Listens on a port that the system chooses, at `address`. Errors: Internal.
+  // Listens on a port that the system chooses, at `address`; at the IPv6 wildcard address for IPv4
+  // too. Errors: Internal.
   static absl::StatusOr<TcpSocket> Listen(const SocketAddress& address, const SocketConfig& config);
   // Begins to connect. Errors: Internal (no socket).
   static absl::StatusOr<TcpSocket> Connect(const SocketAddress& address,
@@ -43,6 +44,10 @@ class TcpSocket {
   bool open() const { return fd_ >= 0; }
   // errno of what broke it; 0 if the peer closed in order.
   int error() const { return error_; }
+  // For poll and epoll; stays this object's.
+  int fd() const { return fd_; }
+  // No more is sent; what was sent still goes.
+  void ShutdownWrite();
   SocketAddress LocalAddress() const;
   SocketAddress PeerAddress() const;
   void Close();
