@@ -16,6 +16,10 @@
 namespace railhop::control {
 namespace {
 
+// Bits of one byte of HELLO and REPLY.
+constexpr int kWantsFailover = 1;
+constexpr int kWantsConfirmation = 2;
+
 constexpr size_t kVersionBytes = 32;
 constexpr size_t kPreambleBytes = kNonceBytes + kVersionBytes;
 constexpr size_t kNameBytes = 64;
@@ -245,7 +249,8 @@ std::vector<uint8_t> EncodeEnd(const EndDescription& end) {
   out.Number(end.service_level);
   out.Number(end.traffic_class);
   const size_t addresses = std::min(end.control_addresses.size(), kControlAddressesMax);
-  out.Number(static_cast<uint8_t>(end.failover));
+  out.Number(static_cast<uint8_t>((end.failover ? kWantsFailover : 0) |
+                                  (end.confirm ? kWantsConfirmation : 0)));
   out.Number(static_cast<uint8_t>(addresses));
   for (size_t i = 0; i < addresses; ++i) WriteAddress(end.control_addresses[i], &out);
   out.Number(static_cast<uint8_t>(end.devices.size()));
@@ -268,9 +273,10 @@ absl::StatusOr<EndDescription> DecodeEnd(absl::Span<const uint8_t> payload) {
   end.traffic_class = in.Number<uint8_t>();
   const auto failover = in.Number<uint8_t>();
   const size_t addresses = in.Number<uint8_t>();
-  if (failover > 1) return BadField("failover", failover);
+  if (failover > (kWantsFailover | kWantsConfirmation)) return BadField("failover", failover);
   if (addresses > kControlAddressesMax) return BadField("number of control addresses", addresses);
-  end.failover = failover != 0;
+  end.failover = (failover & kWantsFailover) != 0;
+  end.confirm = (failover & kWantsConfirmation) != 0;
   for (size_t i = 0; i < addresses; ++i) end.control_addresses.push_back(ReadAddress(&in));
   const size_t devices = in.Number<uint8_t>();
   const size_t lanes = in.Number<uint8_t>();

@@ -86,6 +86,8 @@ struct EndDescription {
   uint8_t traffic_class = 0;
   // Both ends must want failover for a connection to have it.
   bool failover = false;
+  // HELLO only: the sender completes its sends on the receiver's own confirmation.
+  bool confirm = false;
   std::vector<SocketAddress> control_addresses;  // best first, at most kControlAddressesMax
   std::vector<DeviceDescription> devices;        // 1..8
   std::vector<LaneDescription> lanes;            // 1..128

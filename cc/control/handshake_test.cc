@@ -39,6 +39,7 @@ EndDescription SomeEnd(size_t devices, size_t lanes) {
   end.service_level = 5;
   end.traffic_class = 106;
   end.failover = true;
+  end.confirm = true;
   for (size_t i = 0; i < devices % 5; ++i) {
     end.control_addresses.push_back(SomeAddress(i));
   }

@@ -90,6 +90,21 @@ bool Connection::Uses(const ibv_cq* cq) const {
   });
 }
 
+std::vector<LaneRef> Connection::LanesOf(const void* object) const {
+  ConnectionGuard guard(&lock_);
+  std::vector<LaneRef> found;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (!IsLive(lane)) continue;
+    const bool is_qp = lane.qp != nullptr && lane.qp->raw() == object;
+    const verbs::CompletionQueue* const cq = devices_[lane.local_device].cq.get();
+    if (is_qp || (cq != nullptr && cq->raw() == object)) {
+      found.push_back({.index = static_cast<uint8_t>(i), .epoch = lane.epoch});
+    }
+  }
+  return found;
+}
+
 bool Connection::Uses(const verbs::Context* context) const {
   ConnectionGuard guard(&lock_);
   return std::any_of(lanes_.begin(), lanes_.end(), [context](const Lane& lane) {

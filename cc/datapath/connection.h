@@ -113,6 +113,8 @@ class Connection {
   bool Uses(const ibv_qp* qp) const;
   bool Uses(const ibv_cq* cq) const;
   bool Uses(const verbs::Context* context) const;
+  // Live lanes that are this ibv_qp or use this ibv_cq. For comparison only: it may be gone.
+  std::vector<LaneRef> LanesOf(const void* object) const;
   // Ends the connection as by a fault of its device: `event` is the ibv_event_type.
   void GiveUp(int event);
   // Ends the connection: every call gives `outcome` from now on, but what is done is still done.
@@ -176,6 +178,9 @@ class Connection {
   // Names the connection in messages; set before it is used. `label` outlives it.
   void set_label(const char* label) { label_ = label; }
   const char* label() const { return label_; }
+  // Whatever the owner wants to find the connection's surroundings by; null at first.
+  void set_context(void* context) { context_ = context; }
+  void* context() const { return context_; }
 
  protected:
   Connection(std::vector<ConnectionDevice> devices, std::vector<Lane> lanes,
@@ -308,6 +313,7 @@ class Connection {
   std::vector<uint8_t> route_list_ ABSL_GUARDED_BY(lock_);
   std::vector<Fault> faults_ ABSL_GUARDED_BY(lock_);
   const char* label_ = "";
+  void* context_ = nullptr;
   Fault fault_ ABSL_GUARDED_BY(lock_);
   bool fault_taken_ ABSL_GUARDED_BY(lock_) = false;
   bool closing_ ABSL_GUARDED_BY(lock_) = false;

@@ -44,6 +44,7 @@ void DescribeProcess(const Identity& identity, control::EndDescription* end) {
   end->instance_id = identity.instance_id;
   end->host = identity.host;
   end->failover = identity.failover;
+  end->confirm = identity.confirm;
   if (identity.failover) end->control_addresses = identity.control_addresses;
 }
 

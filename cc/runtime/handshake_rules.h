@@ -33,6 +33,7 @@ struct Identity {
   // RAILHOP_FAILOVER, and where this process can be called on the control channel, best first.
   // Both are said in HELLO and REPLY; nothing is said of addresses without failover.
   bool failover = false;
+  bool confirm = false;  // RAILHOP_CONFIRM_RECEIVES
   std::vector<control::SocketAddress> control_addresses;
 };
 
