@@ -22,6 +22,12 @@ LaneIds Minus(const LaneIds& from, const LaneIds& what) {
   return rest;
 }
 
+// A place holds one lane at a time.
+bool HasPlace(const LaneIds& lanes, uint8_t index) {
+  return std::any_of(lanes.begin(), lanes.end(),
+                     [index](LaneId lane) { return lane.index == index; });
+}
+
 // Not a fault: both ends say the same reason.
 bool IsPlanned(Cause cause) {
   return cause == Cause::kCommand || cause == Cause::kDrain || cause == Cause::kFailBack;
@@ -95,7 +101,7 @@ Failover::Facts Failover::Look(const FailoverEvent& event) const {
     case Kind::kRetire:
     case Kind::kPeerQuiet:
       keep_if([&](LaneId lane) {
-        return !IsFenced(lane) && !Contains(fencing, lane) && !Contains(retiring_, lane);
+        return !IsFenced(lane) && !Contains(fencing, lane) && !HasPlace(retiring_, lane.index);
       });
       break;
     case Kind::kDrained:

@@ -7,12 +7,15 @@
 #ifndef RAILHOP_CC_ENGINE_TABLE_H_
 #define RAILHOP_CC_ENGINE_TABLE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace railhop::engine {
 
@@ -87,26 +90,39 @@ struct PageRow {
   std::string next;
   std::string why;
 };
-// Markdown: the heading, the text, and a table of the rows.
-std::string Page(std::string_view title, std::string_view text, std::span<const PageRow> rows);
+// From one state to another, by these events.
+struct PageEdge {
+  std::string from;
+  std::string to;
+  std::set<std::string> events;
+};
+// Markdown: the heading, the text, the diagram and the rows.
+std::string Page(std::string_view title, std::string_view text, std::span<const PageEdge> edges,
+                 std::span<const PageRow> rows);
 
-// Names joined by ", "; "any" if all of `all` are set.
-std::string BitNames(uint32_t bits, uint32_t all, std::span<const char* const> names);
+// A name for several states or events at once.
+struct BitGroup {
+  uint32_t bits;
+  const char* name;
+};
+// Names joined by ", ", or that of the group that it is.
+std::string BitNames(uint32_t bits, std::span<const BitGroup> groups,
+                     std::span<const char* const> names);
 
 template <typename Row, size_t N>
-std::array<PageRow, N> PageRows(const std::array<Row, N>& rows, uint32_t states,
+std::array<PageRow, N> PageRows(const std::array<Row, N>& rows, std::span<const BitGroup> groups,
                                 std::span<const char* const> state_names,
                                 std::span<const char* const> event_names,
                                 std::span<const char* const> guard_names,
                                 std::span<const char* const> action_names,
                                 std::span<const char* const> next_names) {
   std::array<PageRow, N> page;
-  const uint32_t events = (1u << event_names.size()) - 1;
+  const std::array<BitGroup, 1> all_events = {{{(1u << event_names.size()) - 1, "any"}}};
   for (size_t i = 0; i < N; ++i) {
     const Row& row = rows[i];
     page[i].id = row.id;
-    page[i].states = BitNames(row.states, states, state_names);
-    page[i].events = BitNames(row.events, events, event_names);
+    page[i].states = BitNames(row.states, groups, state_names);
+    page[i].events = BitNames(row.events, all_events, event_names);
     page[i].guard = guard_names[static_cast<size_t>(row.guard)];
     for (const auto action : row.actions) {
       if (static_cast<int>(action) == 0) break;
@@ -117,6 +133,29 @@ std::array<PageRow, N> PageRows(const std::array<Row, N>& rows, uint32_t states,
     page[i].why = row.why;
   }
   return page;
+}
+
+template <typename Row, size_t N>
+std::vector<PageEdge> PageEdges(const std::array<Row, N>& rows, int states,
+                                std::span<const char* const> state_names,
+                                std::span<const char* const> event_names) {
+  std::vector<PageEdge> edges;
+  for (int state = 0; state < states; ++state) {
+    for (const Row& row : rows) {
+      if (row.next == Row::kSame || (row.states >> state & 1) == 0) continue;
+      const std::string from = state_names[static_cast<size_t>(state)];
+      const std::string to = state_names[static_cast<size_t>(row.next)];
+      if (from == to) continue;
+      auto edge = std::find_if(edges.begin(), edges.end(), [&](const PageEdge& other) {
+        return other.from == from && other.to == to;
+      });
+      if (edge == edges.end()) edge = edges.insert(edges.end(), PageEdge{from, to, {}});
+      for (size_t event = 0; event < event_names.size(); ++event) {
+        if ((row.events >> event & 1) != 0) edge->events.insert(event_names[event]);
+      }
+    }
+  }
+  return edges;
 }
 
 }  // namespace railhop::engine
