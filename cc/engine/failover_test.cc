@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cc/engine/failover_table.h"
-#include "cc/engine/row_test_fixture.h"
+#include "cc/engine/testing/row_test.h"
 #include "gtest/gtest.h"
 
 namespace railhop::engine {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cc/engine/path_health_table.h"
-#include "cc/engine/row_test_fixture.h"
+#include "cc/engine/testing/row_test.h"
 #include "gtest/gtest.h"
 
 namespace railhop::engine {

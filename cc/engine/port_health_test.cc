@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cc/engine/port_health_table.h"
-#include "cc/engine/row_test_fixture.h"
+#include "cc/engine/testing/row_test.h"
 #include "gtest/gtest.h"
 
 namespace railhop::engine {

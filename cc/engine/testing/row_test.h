@@ -1,6 +1,6 @@
 // For tests of the state machines: a test named after each row, that takes it.
-#ifndef RAILHOP_CC_ENGINE_ROW_TEST_FIXTURE_H_
-#define RAILHOP_CC_ENGINE_ROW_TEST_FIXTURE_H_
+#ifndef RAILHOP_CC_ENGINE_TESTING_ROW_TEST_H_
+#define RAILHOP_CC_ENGINE_TESTING_ROW_TEST_H_
 
 #include <set>
 #include <string>
@@ -43,4 +43,4 @@ std::string RowsWithoutTest(const std::string& suite, const Rows& rows) {
 
 }  // namespace railhop::engine
 
-#endif  // RAILHOP_CC_ENGINE_ROW_TEST_FIXTURE_H_
+#endif  // RAILHOP_CC_ENGINE_TESTING_ROW_TEST_H_
