@@ -16,9 +16,12 @@
 #include "cc/datapath/request.h"
 #include "cc/datapath/send_connection.h"
 #include "cc/runtime/net_device.h"
-#include "cc/runtime/registration_cache.h"
 
 namespace railhop::runtime {
+
+class CoverEntry;
+class RegistrationCache;
+struct Registration;
 
 class ConnectionComm {
  public:
@@ -48,6 +51,9 @@ class Memory {
   // First: the data path reads it.
   datapath::MemoryKeys keys;
   Mark mark = Mark::kOver;
+  // Where it is registered; Cover's.
+  std::shared_ptr<CoverEntry> entry;
+  // For hosts of the simulator without failover.
   uint32_t parts = 0;
   RegistrationCache* caches[kFusedDevicesMax] = {};
   Registration* registrations[kFusedDevicesMax] = {};

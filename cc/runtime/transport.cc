@@ -18,10 +18,10 @@
 #include "cc/runtime/async_watch.h"
 #include "cc/runtime/comm.h"
 #include "cc/runtime/connect_attempt.h"
+#include "cc/runtime/cover.h"
 #include "cc/runtime/fault_report.h"
 #include "cc/runtime/handshake_rules.h"
 #include "cc/runtime/listener.h"
-#include "cc/runtime/registration_cache.h"
 
 namespace railhop::runtime {
 
@@ -39,6 +39,7 @@ namespace {
 // What lives between the first Init and the last Release.
 struct State {
   std::unique_ptr<DeviceSource> devices;
+  std::unique_ptr<Cover> cover;
   Identity identity;
   control::Interface interface;
   RealClock clock;
@@ -50,8 +51,6 @@ struct State {
   std::unique_ptr<AsyncWatch> watch;
 
   absl::Mutex mutex;
-  // By PhysicalDevice::id.
-  std::map<int, std::unique_ptr<RegistrationCache>> caches ABSL_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<ConnectAttempt>> attempts ABSL_GUARDED_BY(mutex);
 };
 
@@ -97,69 +96,20 @@ absl::StatusOr<const NetDevice*> FindDevice(const std::shared_ptr<State>& runnin
   return device;
 }
 
-RegistrationCache* CacheOf(const std::shared_ptr<State>& running, const PhysicalDevice& part) {
-  absl::MutexLock lock(&running->mutex);
-  std::unique_ptr<RegistrationCache>& cache = running->caches[part.id];
-  if (cache == nullptr) {
-    const bool relaxed =
-        part.relaxed_ordering && running->identity.datapath.ib_pci_relaxed_ordering != 0;
-    cache = std::make_unique<RegistrationCache>(part.context, relaxed);
-  }
-  return cache.get();
-}
-
-// Drops what has been acquired; the first error.
-absl::Status ReleaseParts(Memory* memory) {
-  absl::Status first;
-  for (uint32_t i = 0; i < memory->parts; ++i) {
-    if (memory->registrations[i] == nullptr) continue;
-    absl::Status released = memory->caches[i]->Release(memory->registrations[i]);
-    if (released.ok()) memory->registrations[i] = nullptr;
-    if (first.ok() && !released.ok()) first = std::move(released);
-  }
-  return first;
-}
-
-template <typename Acquire>
-absl::StatusOr<Memory*> RegisterParts(ConnectionComm* comm, const void* data, size_t size,
-                                      const Acquire& acquire) {
+absl::StatusOr<Memory*> RegisterRange(ConnectionComm* comm, const Cover::Range& range) {
   const std::shared_ptr<State> running = Running();
   if (running == nullptr) return NotRunning();
   if (comm == nullptr || comm->mark == ConnectionComm::Mark::kClosed) {
     return absl::InvalidArgumentError("memory is registered for a closed connection");
   }
-  if (data == nullptr || size == 0) {
+  if (range.data == nullptr || range.size == 0) {
     return absl::InvalidArgumentError("memory to register is empty");
   }
   Memory* const memory = AllPools().memories.Take();
-  memory->keys.Start(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(data) + size);
-  memory->parts = 0;
-  for (const PhysicalDevice* part : comm->device->parts) {
-    if (part->id >= static_cast<int>(datapath::kPhysicalMax)) {
-      ReleaseParts(memory).IgnoreError();
-      AllPools().memories.Give(memory);
-      return absl::InvalidArgumentError(
-          absl::StrCat(part->name, " is port number ", part->id,
-                       " of this process, and memory is registered on "
-                       "the first ",
-                       datapath::kPhysicalMax, " only"));
-    }
-    const uint32_t i = memory->parts;
-    RegistrationCache* const cache = CacheOf(running, *part);
-    const absl::StatusOr<Registration*> registration = acquire(cache);
-    if (!registration.ok()) {
-      ReleaseParts(memory).IgnoreError();
-      AllPools().memories.Give(memory);
-      return registration.status();
-    }
-    memory->caches[i] = cache;
-    memory->registrations[i] = *registration;
-    memory->keys.Add(part->id, (*registration)->region->local_key(),
-                     (*registration)->region->remote_key());
-    ++memory->parts;
-  }
-  memory->mark = Memory::Mark::kLive;
-  return memory;
+  const absl::Status registered = running->cover->Register(comm, memory, range);
+  if (registered.ok()) return memory;
+  AllPools().memories.Give(memory);
+  return registered;
 }
 
 datapath::Connection* ConnectionOf(ConnectionComm* comm) {
@@ -205,6 +155,7 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
     running->comms.erase(comm);
   }
   RAILHOP_RETURN_IF_ERROR(connection->Close());
+  if (const std::shared_ptr<State> running = Running()) running->cover->Closed(comm);
   comm->mark = ConnectionComm::Mark::kClosed;
   comm->connection = nullptr;
   connection->~Connection();
@@ -290,6 +241,10 @@ absl::Status Transport::Init(Hooks hooks) {
   datapath.ib_timeout = std::clamp(datapath.ib_timeout, 0, 31);
   datapath.ib_retry_cnt = std::clamp(datapath.ib_retry_cnt, 0, 7);
   made->devices = std::move(hooks.devices);
+  // Without an executor there are no backups.
+  made->cover = std::make_unique<Cover>(
+      made->devices.get(), nullptr,
+      CoverOptions{.relaxed_ordering = datapath.ib_pci_relaxed_ordering != 0});
   State* const raw = made.get();
   made->watch =
       std::make_unique<AsyncWatch>([raw](const AsyncEvent& event) { TakeEvent(raw, event); });
@@ -313,11 +268,6 @@ void Transport::Release() {
   for (RecvComm* comm : AllPools().recvs.All()) {
     if (AsRecv(comm) != nullptr) CloseRecv(comm).IgnoreError();
   }
-  for (Memory* memory : AllPools().memories.All()) {
-    if (!IsLive(memory)) continue;
-    memory->mark = Memory::Mark::kOver;
-    AllPools().memories.Give(memory);
-  }
   std::shared_ptr<State> last;
   {
     absl::MutexLock state_lock(&state_mutex);
@@ -325,9 +275,15 @@ void Transport::Release() {
     StateSlot() = nullptr;
   }
   last->watch.reset();
+  last->cover.reset();
+  for (Memory* memory : AllPools().memories.All()) {
+    if (!IsLive(memory)) continue;
+    memory->mark = Memory::Mark::kOver;
+    memory->entry = nullptr;
+    AllPools().memories.Give(memory);
+  }
   absl::MutexLock last_lock(&last->mutex);
   last->attempts.clear();
-  last->caches.clear();
 }
 
 int Transport::DeviceCount() {
@@ -438,9 +394,7 @@ absl::StatusOr<Memory*> Transport::RegisterMemory(ConnectionComm* comm, void* da
   if (type != kPointerHost && type != kPointerCuda) {
     return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
   }
-  return RegisterParts(comm, data, size, [data, size](RegistrationCache* cache) {
-    return cache->Acquire(data, size);
-  });
+  return RegisterRange(comm, {.data = data, .size = size});
 }
 
 absl::StatusOr<Memory*> Transport::RegisterDmaBuf(ConnectionComm* comm, void* data, size_t size,
@@ -448,16 +402,16 @@ absl::StatusOr<Memory*> Transport::RegisterDmaBuf(ConnectionComm* comm, void* da
   if (type != kPointerHost && type != kPointerCuda) {
     return absl::InvalidArgumentError(absl::StrCat("memory of unknown type ", type));
   }
-  return RegisterParts(comm, data, size, [=](RegistrationCache* cache) {
-    return cache->AcquireDmaBuf(data, size, offset, fd);
-  });
+  return RegisterRange(comm, {.data = data, .size = size, .fd = fd, .offset = offset});
 }
 
 absl::Status Transport::Deregister(ConnectionComm* comm, Memory* memory) {
   // NCCL names the connection; it may be closed by now, the registration is its own master.
   (void)comm;
+  const std::shared_ptr<State> running = Running();
   if (!IsLive(memory)) return absl::InvalidArgumentError("memory is not registered");
-  RAILHOP_RETURN_IF_ERROR(ReleaseParts(memory));
+  if (running == nullptr) return NotRunning();
+  RAILHOP_RETURN_IF_ERROR(running->cover->Deregister(memory));
   memory->mark = Memory::Mark::kOver;
   AllPools().memories.Give(memory);
   return absl::OkStatus();

@@ -1,0 +1,402 @@
+// Probes, ports and lanes over the software fabric, with faults: two "processes" in one, which talk
+// by a list of messages.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/clock.h"
+#include "cc/runtime/device_table.h"
+#include "cc/runtime/lane_maker.h"
+#include "cc/runtime/port_monitor.h"
+#include "cc/runtime/prober.h"
+#include "cc/runtime/testing/pair.h"
+#include "cc/runtime/thread_executor.h"
+#include "cc/verbs/table.h"
+#include "gtest/gtest.h"
+
+namespace railhop::runtime {
+
+int RunChild(const std::vector<std::string>&) { return 1; }
+
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr engine::InstanceId kOne = 11;
+constexpr engine::InstanceId kTwo = 22;
+
+void Fabric(const std::string& words) {
+  const std::string line =
+      std::string(getenv("RAILHOP_TEST_FABRIC_PROGRAM")) + " fault " + words + " >/dev/null";
+  ASSERT_EQ(system(line.c_str()), 0) << words;
+}
+
+// The fabric's devices as this process finds them.
+class Devices {
+ public:
+  Devices() {
+    std::vector<std::string> notes;
+    rules_ = DeviceRules::From(config::Options{}, &notes);
+    table_ = DeviceTable::Discover(verbs::LoadTable("").value(), rules_).value();
+    ports_ = rules_.ports();
+    maker_ = std::make_unique<LaneMaker>(config_, ports_);
+  }
+
+  DeviceTable* table() { return table_.get(); }
+  const PhysicalDevice& device(int id) { return *table_->Physical()[static_cast<size_t>(id)]; }
+  const LaneMaker* maker() { return maker_.get(); }
+  const PortRules* ports() { return &ports_; }
+  datapath::DatapathConfig* config() { return &config_; }
+
+ private:
+  DeviceRules rules_;
+  PortRules ports_;
+  datapath::DatapathConfig config_;
+  std::unique_ptr<DeviceTable> table_;
+  std::unique_ptr<LaneMaker> maker_;
+};
+
+// Two probers and the way between them.
+class Probers : public testing::Test {
+ protected:
+  Probers() {
+    for (const engine::InstanceId id : {kOne, kTwo}) Make(id, ProberOptions{.stall_ns = 100 * kMs});
+  }
+  ~Probers() override {
+    probers_.clear();
+    EXPECT_TRUE(executor_.Stop(60'000 * kMs));
+    Fabric("soft0 clear");
+    Fabric("soft1 clear");
+  }
+
+  void Make(engine::InstanceId id, const ProberOptions& options) {
+    probers_[id] =
+        std::make_unique<Prober>(devices_.table(), devices_.maker(), &executor_, options);
+  }
+
+  // One round of both; results of kOne are kept.
+  void Step() {
+    for (const Executor::Job& done : executor_.TakeDone()) done();
+    const int64_t now = clock_.NowNs();
+    for (auto& [id, prober] : probers_) {
+      for (Prober::Result& result : prober->Poll(now)) {
+        if (id == kOne) results_.push_back(std::move(result));
+      }
+      for (const Prober::Outgoing& outgoing : prober->TakeOutgoing()) {
+        if (session_) probers_[outgoing.peer]->Take(id, outgoing.message, now);
+      }
+    }
+  }
+  // The next result; answered = false and "none" if there is none for 10 s.
+  Prober::Result Wait() {
+    results_.clear();
+    WaitFor([this] {
+      Step();
+      return !results_.empty();
+    });
+    return results_.empty() ? Prober::Result{.why = "none"} : results_[0];
+  }
+  Prober::Result Probe(engine::PathId path, bool fresh, int64_t within_ns) {
+    const int64_t now = clock_.NowNs();
+    probers_[kOne]->Send(kTwo, path, fresh, now, now + within_ns);
+    return Wait();
+  }
+
+  Devices devices_;
+  RealClock clock_;
+  ThreadExecutor executor_{[] {}};
+  std::map<engine::InstanceId, std::unique_ptr<Prober>> probers_;
+  std::vector<Prober::Result> results_;
+  bool session_ = true;
+};
+
+TEST_F(Probers, HealthyPath_AnsweredAgainAndAgainOnOneQueuePair) {
+  for (int i = 0; i < 20; ++i) {
+    const Prober::Result result = Probe({0, 1}, false, 5'000 * kMs);
+    ASSERT_TRUE(result.answered) << result.why;
+    EXPECT_EQ(result.peer, kTwo);
+    EXPECT_EQ(result.path, (engine::PathId{0, 1}));
+  }
+  EXPECT_EQ(probers_[kOne]->counters().opened, 1u);
+  EXPECT_EQ(probers_[kTwo]->counters().granted_now, 1);
+  probers_[kOne]->Unwant(kTwo, {0, 1});
+  EXPECT_TRUE(WaitFor([&] {
+    Step();
+    return probers_[kTwo]->counters().granted_now == 0;
+  }));
+}
+
+TEST_F(Probers, Fresh_OverAnotherQueuePairAndTheOldOneGoes) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  ASSERT_TRUE(Probe({0, 1}, true, 5'000 * kMs).answered);
+  EXPECT_EQ(probers_[kOne]->counters().opened, 2u);
+  EXPECT_TRUE(WaitFor([&] {
+    Step();
+    return probers_[kOne]->counters().open_now == 1 && probers_[kTwo]->counters().granted_now == 1;
+  }));
+}
+
+// Silent on one path: unanswered at the deadline, the others answer, and it comes back by itself.
+TEST_F(Probers, BlackHole_UnansweredUntilItHeals) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  Fabric("soft0 blackhole");
+  const int64_t before = clock_.NowNs();
+  const Prober::Result lost = Probe({0, 1}, false, 50 * kMs);
+  EXPECT_FALSE(lost.answered);
+  EXPECT_FALSE(lost.why.empty());
+  EXPECT_GE(clock_.NowNs() - before, 50 * kMs);
+  EXPECT_FALSE(Probe({0, 1}, true, 50 * kMs).answered);
+  EXPECT_TRUE(Probe({2, 1}, false, 5'000 * kMs).answered);
+  Fabric("soft0 clear");
+  EXPECT_TRUE(WaitFor([&] { return Probe({0, 1}, false, 200 * kMs).answered; }));
+}
+
+// The old queue pair stops for good, the path works: a probe that is asked for after an unanswered
+// one is not fooled.
+TEST_F(Probers, QueuePairWedged_NextProbeGoesOverAFreshOne) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  Fabric("soft0 wedge tx count 1");
+  EXPECT_FALSE(Probe({0, 1}, false, 50 * kMs).answered);
+  EXPECT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+}
+
+TEST_F(Probers, QueuePairEndsInError_UnansweredAtOnceThenRemade) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  Fabric("soft0 complete status retry_exc_err count 1");
+  const Prober::Result ended = Probe({0, 1}, false, 60'000 * kMs);
+  EXPECT_FALSE(ended.answered);
+  EXPECT_NE(ended.why.find("status 12"), std::string::npos) << ended.why;
+  EXPECT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+}
+
+TEST_F(Probers, PortDown_UnansweredThenAnsweredWithoutACommand) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  Fabric("soft1 down");
+  EXPECT_FALSE(Probe({0, 1}, false, 100 * kMs).answered);
+  Fabric("soft1 up");
+  EXPECT_TRUE(WaitFor([&] { return Probe({0, 1}, false, 200 * kMs).answered; }));
+}
+
+// What is open works without a session; what is not waits for one.
+TEST_F(Probers, NoSession_OpenQueuePairsAnswerNewOnesDoNot) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  session_ = false;
+  EXPECT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  EXPECT_FALSE(Probe({2, 3}, false, 50 * kMs).answered);
+  session_ = true;
+  probers_[kOne]->SessionUp(kTwo, clock_.NowNs());
+  EXPECT_TRUE(Probe({2, 3}, false, 5'000 * kMs).answered);
+}
+
+TEST_F(Probers, TooMany_RefusedWithTheReason) {
+  probers_.clear();
+  Make(kOne, {});
+  Make(kTwo, {.queue_pairs_max = 1});
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  const Prober::Result refused = Probe({2, 1}, false, 60'000 * kMs);
+  EXPECT_FALSE(refused.answered);
+  EXPECT_NE(refused.why.find("all 1 queue pairs"), std::string::npos) << refused.why;
+}
+
+TEST_F(Probers, NonsenseFromThePeer_IsAnsweredWithAnErrorOrIgnored) {
+  Prober* const prober = probers_[kOne].get();
+  const int64_t now = clock_.NowNs();
+  engine::ProbeOpen open;
+  open.probe = 7;
+  open.to = 31;
+  open.end.mtu = IBV_MTU_4096;
+  prober->Take(kTwo, open, now);
+  open.probe = 8;
+  open.to = 0;
+  open.end.mtu = 99;
+  prober->Take(kTwo, open, now);
+  prober->Take(kTwo, engine::ProbeAnswer{.probe = 12345}, now);
+  prober->Take(kTwo, engine::ProbeClose{.probe = 12345, .by_opener = false}, now);
+  prober->Take(kTwo, engine::ProbeClose{.probe = 12345, .by_opener = true}, now);
+  prober->Take(kTwo, engine::Goodbye{}, now);
+  const std::vector<Prober::Outgoing> answers = prober->TakeOutgoing();
+  ASSERT_EQ(answers.size(), 2u);
+  for (const Prober::Outgoing& answer : answers) {
+    EXPECT_FALSE(std::get<engine::ProbeAnswer>(answer.message).error.empty());
+  }
+}
+
+// The same open twice: one queue pair, one answer said twice.
+TEST_F(Probers, OpenRepeated_SameAnswer) {
+  const auto made = devices_.maker()->MakeProbe(devices_.device(1), 0).value();
+  engine::ProbeOpen open;
+  open.probe = 5;
+  open.from = 1;
+  open.to = 0;
+  open.end.qp_number = made.lane.qp->number();
+  open.end.mtu = made.port.mtu;
+  open.end.lid = made.port.lid;
+  open.end.gid = made.port.gid;
+  Prober* const prober = probers_[kOne].get();
+  std::vector<Prober::Outgoing> answers;
+  prober->Take(kTwo, open, clock_.NowNs());
+  ASSERT_TRUE(WaitFor([&] {
+    for (const Executor::Job& done : executor_.TakeDone()) done();
+    prober->Poll(clock_.NowNs());
+    for (Prober::Outgoing& answer : prober->TakeOutgoing()) answers.push_back(std::move(answer));
+    return !answers.empty();
+  }));
+  prober->Take(kTwo, open, clock_.NowNs());
+  for (Prober::Outgoing& answer : prober->TakeOutgoing()) answers.push_back(std::move(answer));
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(std::get<engine::ProbeAnswer>(answers[0].message),
+            std::get<engine::ProbeAnswer>(answers[1].message));
+  EXPECT_EQ(std::get<engine::ProbeAnswer>(answers[0].message).error, "");
+}
+
+TEST_F(Probers, Forgotten_NothingIsLeft) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  probers_[kOne]->Forget(kTwo);
+  probers_[kTwo]->Forget(kOne);
+  EXPECT_EQ(probers_[kOne]->counters().open_now, 0);
+  EXPECT_EQ(probers_[kTwo]->counters().granted_now, 0);
+}
+
+// A job that hangs holds up no result.
+TEST_F(Probers, VerbsHang_UnansweredAtTheDeadline) {
+  Fabric("soft3 hang create_qp 2s count 1");
+  const int64_t before = clock_.NowNs();
+  EXPECT_FALSE(Probe({3, 1}, false, 50 * kMs).answered);
+  EXPECT_LT(clock_.NowNs() - before, 1'500 * kMs);
+  Fabric("soft3 clear");
+}
+
+// ---- Ports.
+
+class Monitored : public testing::Test {
+ protected:
+  Monitored() {
+    options_.interval_ns = 20 * kMs;
+    options_.read_bound_ns = 100 * kMs;
+    options_.rescan_ns = 20 * kMs;
+    watch_ = std::make_unique<AsyncWatch>([this](const AsyncEvent& event) {
+      absl::MutexLock lock(&mutex_);
+      events_.push_back(event);
+    });
+    for (const PhysicalDevice* device : devices_.table()->Physical()) {
+      watch_->Watch(device->context);
+    }
+    monitor_ =
+        std::make_unique<PortMonitor>(devices_.table(), devices_.ports(), &executor_, options_);
+    // The first readings.
+    EXPECT_TRUE(WaitFor([this] {
+      Step();
+      return news_.size() >= 4;
+    }));
+    news_.clear();
+  }
+  ~Monitored() override {
+    watch_.reset();
+    EXPECT_TRUE(executor_.Stop(60'000 * kMs));
+  }
+
+  void Step() {
+    for (const Executor::Job& done : executor_.TakeDone()) done();
+    std::vector<AsyncEvent> events;
+    {
+      absl::MutexLock lock(&mutex_);
+      events.swap(events_);
+    }
+    for (const AsyncEvent& event : events) {
+      if (listen_) monitor_->Take(event, clock_.NowNs());
+    }
+    for (PortNews& news : monitor_->Poll(clock_.NowNs())) news_.push_back(std::move(news));
+  }
+  bool Comes(int physical, PortNews::Kind kind) {
+    return WaitFor([&] {
+      Step();
+      return std::any_of(news_.begin(), news_.end(), [&](const PortNews& news) {
+        return news.physical == physical && news.kind == kind;
+      });
+    });
+  }
+
+  Devices devices_;
+  RealClock clock_;
+  PortMonitorOptions options_;
+  ThreadExecutor executor_{[] {}};
+  absl::Mutex mutex_;
+  std::vector<AsyncEvent> events_;
+  std::unique_ptr<PortMonitor> monitor_;
+  std::unique_ptr<AsyncWatch> watch_;
+  std::vector<PortNews> news_;
+  bool listen_ = true;
+};
+
+TEST_F(Monitored, DownAndUp_NewsOnceEach) {
+  Fabric("soft1 down");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kNotActive));
+  EXPECT_FALSE(monitor_->active(1));
+  Fabric("soft1 up");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kActive));
+  EXPECT_EQ(std::count_if(news_.begin(), news_.end(),
+                          [](const PortNews& n) { return n.kind == PortNews::Kind::kNotActive; }),
+            1);
+}
+
+TEST_F(Monitored, EventsLost_ReadingFindsIt) {
+  listen_ = false;
+  Fabric("soft1 down event lost");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kNotActive));
+  Fabric("soft1 up event lost");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kActive));
+}
+
+TEST_F(Monitored, EventWithoutAChange_Doubt) {
+  Fabric("soft1 event port_err");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kDoubt));
+  EXPECT_TRUE(monitor_->active(1));
+}
+
+TEST_F(Monitored, SubnetManagerChange_NoNews) {
+  Fabric("soft1 event sm_change");
+  for (int i = 0; i < 50; ++i) {
+    Step();
+    usleep(2000);
+  }
+  EXPECT_TRUE(news_.empty());
+}
+
+TEST_F(Monitored, ReadingHangs_NotActiveAndLaterActive) {
+  Fabric("soft1 hang query_port 500ms count 1");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kNotActive));
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kActive));
+}
+
+TEST_F(Monitored, AddressMoves_FollowedByValue) {
+  const PortFacts before = monitor_->facts(0);
+  ASSERT_GE(before.gid_index, 0);
+  Fabric("soft0 gid move " + std::to_string(before.gid_index) + " 9");
+  EXPECT_TRUE(Comes(0, PortNews::Kind::kAddress));
+  EXPECT_EQ(monitor_->facts(0).gid, before.gid);
+  EXPECT_EQ(monitor_->facts(0).gid_index, 9);
+  Fabric("soft0 gid move 9 " + std::to_string(before.gid_index));
+}
+
+// The device is gone and comes back: another id, the same place in the net device.
+TEST_F(Monitored, DeviceRemovedAndReturned_TakenOnAgain) {
+  const NetDevice* const net = devices_.table()->Get(2);
+  Fabric("soft2 remove");
+  EXPECT_TRUE(Comes(2, PortNews::Kind::kFatal));
+  EXPECT_TRUE(monitor_->failed(2));
+  Fabric("soft2 return");
+  const int id = static_cast<int>(devices_.table()->Physical().size());
+  EXPECT_TRUE(Comes(id, PortNews::Kind::kJoined));
+  EXPECT_TRUE(Comes(id, PortNews::Kind::kActive));
+  EXPECT_EQ(devices_.device(id).replaces, 2);
+  EXPECT_EQ(DistanceBetween(devices_.device(id), devices_.device(2)), Distance::kSamePort);
+  EXPECT_EQ(devices_.table()->Get(2)->parts[0], &devices_.device(id));
+  EXPECT_EQ(net->parts[0], &devices_.device(2));
+}
+
+}  // namespace
+}  // namespace railhop::runtime
