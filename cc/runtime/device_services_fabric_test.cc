@@ -1,5 +1,6 @@
 // Probes, ports and lanes over the software fabric, with faults: two "processes" in one, which talk
 // by a list of messages.
+#include <endian.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "cc/base/clock.h"
 #include "cc/runtime/device_table.h"
+#include "cc/runtime/lane_builder.h"
 #include "cc/runtime/lane_maker.h"
 #include "cc/runtime/port_monitor.h"
 #include "cc/runtime/prober.h"
@@ -268,6 +270,171 @@ TEST_F(Probers, VerbsHang_UnansweredAtTheDeadline) {
   EXPECT_FALSE(Probe({3, 1}, false, 50 * kMs).answered);
   EXPECT_LT(clock_.NowNs() - before, 1'500 * kMs);
   Fabric("soft3 clear");
+}
+
+// ---- Lanes.
+
+// All that a queue pair has been given, as the device tells it.
+struct Attributes {
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  uint16_t pkey = 0;
+};
+Attributes Query(verbs::QueuePair* qp) {
+  Attributes all;
+  const verbs::Context& context = *qp->context();
+  EXPECT_EQ(context.table().query_qp(qp->raw(), &all.attr, ~0, &all.init), 0);
+  __be16 key = 0;
+  EXPECT_EQ(context.table().query_pkey(context.raw(), 1, all.attr.pkey_index, &key), 0);
+  all.pkey = be16toh(key);
+  return all;
+}
+
+void ExpectSame(verbs::QueuePair* primary, verbs::QueuePair* backup) {
+  const Attributes a = Query(primary);
+  const Attributes b = Query(backup);
+  EXPECT_EQ(a.attr.qp_state, b.attr.qp_state);
+  EXPECT_EQ(a.attr.qp_access_flags, b.attr.qp_access_flags);
+  EXPECT_EQ(a.attr.path_mtu, b.attr.path_mtu);
+  EXPECT_EQ(a.attr.min_rnr_timer, b.attr.min_rnr_timer);
+  EXPECT_EQ(a.attr.timeout, b.attr.timeout);
+  EXPECT_EQ(a.attr.retry_cnt, b.attr.retry_cnt);
+  EXPECT_EQ(a.attr.rnr_retry, b.attr.rnr_retry);
+  EXPECT_EQ(a.attr.max_rd_atomic, b.attr.max_rd_atomic);
+  EXPECT_EQ(a.attr.max_dest_rd_atomic, b.attr.max_dest_rd_atomic);
+  EXPECT_EQ(a.attr.ah_attr.sl, b.attr.ah_attr.sl);
+  EXPECT_EQ(a.attr.ah_attr.is_global, b.attr.ah_attr.is_global);
+  EXPECT_EQ(a.attr.ah_attr.grh.traffic_class, b.attr.ah_attr.grh.traffic_class);
+  EXPECT_EQ(a.attr.ah_attr.grh.hop_limit, b.attr.ah_attr.grh.hop_limit);
+  EXPECT_EQ(a.init.cap.max_send_wr, b.init.cap.max_send_wr);
+  EXPECT_EQ(a.init.cap.max_recv_wr, b.init.cap.max_recv_wr);
+  EXPECT_EQ(a.init.cap.max_inline_data, b.init.cap.max_inline_data);
+  EXPECT_EQ(a.pkey, b.pkey);
+  EXPECT_NE(a.pkey, 0);
+  const ibv_ece ece = primary->QueryEce();
+  const ibv_ece backup_ece = backup->QueryEce();
+  EXPECT_EQ(ece.vendor_id, backup_ece.vendor_id);
+  EXPECT_EQ(ece.options, backup_ece.options);
+}
+
+struct BothEnds {
+  datapath::SenderMemory sender_memory = {};
+  datapath::ReceiverMemory receiver_memory = {};
+  LaneMaker::Made sender;
+  LaneMaker::Made receiver;
+  absl::Status status;
+};
+
+// One lane between two devices as the driver makes it: offer, answer, raise.
+std::unique_ptr<BothEnds> MakeLane(Devices* devices, int from, int to, uint16_t pkey, uint8_t sl,
+                                   uint8_t tc) {
+  auto ends = std::make_unique<BothEnds>();
+  const LaneMaker& maker = *devices->maker();
+  LaneMaker::Wish wish;
+  wish.device = &devices->device(from);
+  wish.use = {.end = engine::End::kSender, .service_level = sl, .traffic_class = tc};
+  wish.pkey = pkey;
+  wish.memory = &ends->sender_memory;
+  wish.lanes = {{.index = 5, .remote_physical = to}};
+  absl::StatusOr<LaneMaker::Made> made = maker.Make(wish);
+  ends->status = made.status();
+  if (!made.ok()) return ends;
+  ends->sender = *std::move(made);
+  LaneMaker::Wish other = wish;
+  other.device = &devices->device(to);
+  other.use.end = engine::End::kReceiver;
+  other.memory = &ends->receiver_memory;
+  other.slot = 3;
+  other.lanes = ends->sender.end_lanes;
+  other.peer_devices = {ends->sender.end_device};
+  made = maker.Make(other);
+  ends->status = made.status();
+  if (!made.ok()) return ends;
+  ends->receiver = *std::move(made);
+  engine::Answer answer;
+  answer.devices = {ends->receiver.end_device};
+  answer.lanes = ends->receiver.end_lanes;
+  EXPECT_EQ(answer.lanes[0].index, 5);
+  EXPECT_EQ(answer.lanes[0].slot, 3);
+  ends->status = maker.RaiseAnswered(&ends->sender, wish, answer);
+  return ends;
+}
+
+// C34: what the settings ask of a lane of the handshake, a backup lane on other devices has too.
+TEST(Lanes, Backup_SameAttributesAsTheHandshakes) {
+  Devices devices;
+  datapath::DatapathConfig* const config = devices.config();
+  config->ib_timeout = 18;
+  config->ib_retry_cnt = 5;
+  config->ib_fifo_tc = 84;
+  config->ib_use_inline = true;
+  NetDevice net[2];
+  for (int i = 0; i < 2; ++i) net[i].parts = {&devices.device(i)};
+  LaneBuilder sender(net[0], *config, LaneBuilder::Side::kSender, *devices.ports());
+  LaneBuilder receiver(net[1], *config, LaneBuilder::Side::kReceiver, *devices.ports());
+  ASSERT_TRUE(sender.Create(1, 1).ok());
+  ASSERT_TRUE(receiver.Create(1, 1).ok());
+  const control::EndDescription hello = *sender.Describe();
+  ASSERT_TRUE(receiver.TakeOptions(hello).ok());
+  const control::EndDescription reply = *receiver.Describe();
+  ASSERT_TRUE(receiver.Connect(hello, 3, 106, 1).value());
+  ASSERT_TRUE(sender.TakeOptions(reply).ok());
+  ASSERT_TRUE(sender.Connect(reply, 3, 106, 1).value());
+
+  const std::unique_ptr<BothEnds> backup = MakeLane(&devices, 2, 3, devices.device(0).pkey, 3, 106);
+  ASSERT_TRUE(backup->status.ok()) << backup->status;
+  ExpectSame(sender.queue_pair(0), backup->sender.lanes[0].qp.get());
+  ExpectSame(receiver.queue_pair(0), backup->receiver.lanes[0].qp.get());
+  EXPECT_EQ(Query(receiver.queue_pair(0)).attr.ah_attr.grh.traffic_class, 84);
+  EXPECT_EQ(Query(sender.queue_pair(0)).attr.ah_attr.grh.traffic_class, 106);
+  // And nothing that must be its own.
+  EXPECT_NE(sender.queue_pair(0)->number(), 0u);
+  EXPECT_EQ(backup->receiver.end_device.physical, 3);
+}
+
+// C32: the smaller one of both ports, for each lane by itself.
+TEST(Lanes, BackupWithASmallerMtu_SmallerForThatLaneAlone) {
+  Devices devices;
+  Fabric("soft2 mtu 1024");
+  const std::unique_ptr<BothEnds> small = MakeLane(&devices, 2, 3, 0, 0, 0);
+  const std::unique_ptr<BothEnds> large = MakeLane(&devices, 1, 3, 0, 0, 0);
+  Fabric("soft2 mtu 4096");
+  ASSERT_TRUE(small->status.ok()) << small->status;
+  ASSERT_TRUE(large->status.ok()) << large->status;
+  for (const LaneMaker::Made* end : {&small->sender, &small->receiver}) {
+    EXPECT_EQ(Query(end->lanes[0].qp.get()).attr.path_mtu, IBV_MTU_1024);
+  }
+  const ibv_mtu mtu = Query(large->sender.lanes[0].qp.get()).attr.path_mtu;
+  EXPECT_EQ(Query(large->receiver.lanes[0].qp.get()).attr.path_mtu, mtu);
+  EXPECT_GT(mtu, IBV_MTU_1024);
+}
+
+// C33: a port that has not the connection's P_Key is refused by name.
+TEST(Lanes, PkeyMissing_Refused) {
+  Devices devices;
+  const uint16_t key = devices.device(0).pkey;
+  Fabric("soft2 pkey 0 0x8123");
+  const std::unique_ptr<BothEnds> refused = MakeLane(&devices, 2, 3, key, 0, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused->status)) << refused->status;
+  EXPECT_NE(refused->status.message().find("soft2:1 has no P_Key 0x"), std::string::npos)
+      << refused->status;
+  char words[64];
+  snprintf(words, sizeof(words), "soft2 pkey 0 0x%x", key);
+  Fabric(words);
+  EXPECT_TRUE(MakeLane(&devices, 2, 3, key, 0, 0)->status.ok());
+}
+
+TEST(Lanes, PortDownOrWithoutAddress_RefusedWithASentence) {
+  Devices devices;
+  Fabric("soft2 down");
+  EXPECT_EQ(MakeLane(&devices, 2, 3, 0, 0, 0)->status.message(), "soft2:1 is not active");
+  Fabric("soft2 up");
+  EXPECT_TRUE(WaitFor([&] { return MakeLane(&devices, 2, 3, 0, 0, 0)->status.ok(); }));
+  Fabric("soft2 gid linklocal for 300ms");
+  const std::unique_ptr<BothEnds> without = MakeLane(&devices, 2, 3, 0, 0, 0);
+  EXPECT_NE(without->status.message().find("is not there now"), std::string::npos)
+      << without->status;
+  EXPECT_TRUE(WaitFor([&] { return MakeLane(&devices, 2, 3, 0, 0, 0)->status.ok(); }));
 }
 
 // ---- Ports.

@@ -60,6 +60,8 @@ class LaneBuilder {
   absl::StatusOr<datapath::RecvConnection*> FinishReceive(void* storage,
                                                           const control::EndDescription& peer);
 
+  // For tests; before Finish*.
+  verbs::QueuePair* queue_pair(size_t lane) { return lanes_[lane].qp.get(); }
   // Queue pairs that each device's completion queue has room for.
   uint32_t lanes_max() const { return lanes_max_; }
 
