@@ -228,6 +228,10 @@ const OptionRow kTable[] = {
     {kOurs, "RAILHOP_PORT_POLL_INTERVAL", T::kDuration, U::kApplied, &O::port_poll_interval_ns, "1s", "time", "10ms to 1min",
      10 * kMs, 60 * kS, "Railhop 0.1", "", "How often the state of every port is read, for events that were lost and for ports "
      "that come up late."},
+    {kOurs, "RAILHOP_COVER", T::kChoice, U::kApplied, &O::cover, "all", "", "all|0|1|2|3|4|6|8", 0, 0, "Railhop 0.1", "",
+     "On how many backups, the nearest first, the memory of a connection is registered ahead of need, for each of its "
+     "devices. On the others it is registered when they are needed, which takes longer the more memory there is. Fewer "
+     "save room in the NICs' translation tables."},
     // clang-format on
 };
 

@@ -81,6 +81,7 @@ struct Options {
   int64_t hold_down_ns = 0;
   int64_t hold_down_max_ns = 0;
   int64_t port_poll_interval_ns = 0;
+  std::string cover = "all";  // all, or a number
 };
 
 struct OptionRow;  // option_table.h

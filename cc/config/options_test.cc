@@ -183,6 +183,7 @@ TEST(Options, OwnValues_ReachTheirFields) {
                                 {"RAILHOP_HOLD_DOWN", "4s"},
                                 {"RAILHOP_HOLD_DOWN_MAX", "5s"},
                                 {"RAILHOP_PORT_POLL_INTERVAL", "6s"},
+                                {"RAILHOP_COVER", "2"},
                                 {"RAILHOP_NET_NAME", "IB"},
                                 {"RAILHOP_LOG", "warn"},
                                 {"RAILHOP_VERBS_LIBRARY", "/x.so"}})
@@ -195,6 +196,7 @@ TEST(Options, OwnValues_ReachTheirFields) {
   EXPECT_EQ(options.hold_down_ns, 4'000'000'000);
   EXPECT_EQ(options.hold_down_max_ns, 5'000'000'000);
   EXPECT_EQ(options.port_poll_interval_ns, 6'000'000'000);
+  EXPECT_EQ(options.cover, "2");
   EXPECT_EQ(options.net_name, "IB");
   EXPECT_EQ(options.log, "warn");
   EXPECT_EQ(options.verbs_library, "/x.so");

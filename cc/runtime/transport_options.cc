@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cc/config/nccl_values.h"
 
@@ -90,6 +91,11 @@ FailoverConfig MakeFailoverConfig(const config::Options& o, std::vector<std::str
   }
   config.give_up_ns = o.give_up_time_ns;
   config.port_poll_interval_ns = o.port_poll_interval_ns;
+  // The option table lets only these through.
+  if (o.cover.empty() || o.cover == "all" ||
+      !absl::SimpleAtoi(o.cover, &config.cover_backups)) {
+    config.cover_backups = -1;
+  }
   return config;
 }
 

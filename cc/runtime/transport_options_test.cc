@@ -151,5 +151,15 @@ TEST(TransportOptions, IfnameOfOneCharacter_IgnoredAndNamed) {
   EXPECT_EQ(notes.size(), 2u);
 }
 
+TEST(FailoverOptions, Cover_AllOrANumber) {
+  std::vector<std::string> notes;
+  config::Options options;
+  EXPECT_EQ(MakeFailoverConfig(options, &notes).cover_backups, -1);
+  options.cover = "0";
+  EXPECT_EQ(MakeFailoverConfig(options, &notes).cover_backups, 0);
+  options.cover = "4";
+  EXPECT_EQ(MakeFailoverConfig(options, &notes).cover_backups, 4);
+}
+
 }  // namespace
 }  // namespace railhop::runtime

@@ -184,6 +184,11 @@ KNOBS: dict[str, tuple[str, ...]] = {
         f"{_DEVICES} test_port_down_at_start_joins_when_it_comes_up",
         _OWN,
     ),
+    "RAILHOP_COVER": (
+        "cc/runtime/cover_test.cc CoverTest.Limit_NearestOnly",
+        "cc/runtime/transport_options_test.cc FailoverOptions.Cover_AllOrANumber",
+        _OWN,
+    ),
 }
 
 _ROW = re.compile(r'^\s+\{k\w+, "([A-Z_0-9]+)"', re.MULTILINE)
