@@ -19,20 +19,49 @@ FakeNic* opening = nullptr;  // the one whose constructor opens a device
 
 int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   FakeNic* const nic = NicOf(qp->context);
-  if (nic->post_send_error != 0) {
+  if (nic->post_send_error != 0 && nic->posts_before_error-- <= 0) {
     *bad = wr;
     return nic->post_send_error;
   }
   for (; wr != nullptr; wr = wr->next) {
-    PostedSend posted = {.qp = qp, .request = *wr, .sge = {}};
+    PostedSend posted = {.qp = qp, .request = *wr, .sge = {}, .copy = {}};
     if (wr->num_sge > 0) posted.sge = wr->sg_list[0];
-    nic->sends.push_back(posted);
+    if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
+      const auto* data = reinterpret_cast<const uint8_t*>(posted.sge.addr);
+      posted.copy.assign(data, data + posted.sge.length);
+    }
+    if (static_cast<FakeQp*>(qp)->is_error) {
+      if (!nic->is_silent) nic->Complete(posted, IBV_WC_WR_FLUSH_ERR);
+    } else {
+      nic->sends.push_back(std::move(posted));
+    }
   }
   return 0;
 }
 
-int PostReceive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr**) {
-  for (; wr != nullptr; wr = wr->next) ++NicOf(qp->context)->receives_posted;
+void FlushReceive(FakeNic* nic, ibv_qp* qp, uint64_t id) {
+  ibv_wc wc = {};
+  wc.wr_id = id;
+  wc.status = IBV_WC_WR_FLUSH_ERR;
+  wc.qp_num = qp->qp_num;
+  if (!nic->is_silent) nic->completions.push_back(wc);
+}
+
+int PostReceive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  FakeNic* const nic = NicOf(qp->context);
+  if (nic->post_receive_error != 0) {
+    *bad = wr;
+    return nic->post_receive_error;
+  }
+  auto* const fake = static_cast<FakeQp*>(qp);
+  for (; wr != nullptr; wr = wr->next) {
+    ++nic->receives_posted;
+    if (fake->is_error) {
+      FlushReceive(nic, qp, wr->wr_id);
+    } else {
+      fake->receives.push_back(wr->wr_id);
+    }
+  }
   return 0;
 }
 
@@ -86,7 +115,8 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
     auto* mr = NewObject<ibv_mr>(pd->context);
     mr->addr = addr;
     mr->length = length;
-    mr->lkey = mr->rkey = static_cast<uint32_t>(++NicOf(pd->context)->mrs);
+    FakeNic* const nic = NicOf(pd->context);
+    mr->lkey = mr->rkey = nic->first_key + static_cast<uint32_t>(++nic->mrs);
     return mr;
   };
   table_->dereg_mr = [](ibv_mr* mr) {
@@ -122,9 +152,11 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
   };
   table_->create_qp = [](ibv_pd* pd, ibv_qp_init_attr* init) {
     NicOf(pd->context)->created_qps.push_back(*init);
-    auto* qp = NewObject<ibv_qp>(pd->context);
-    qp->qp_num = static_cast<uint32_t>(++NicOf(pd->context)->qps);
-    return qp;
+    auto* qp = new FakeQp();
+    qp->context = pd->context;
+    ++NicOf(pd->context)->qps;
+    qp->qp_num = ++NicOf(pd->context)->qps_created;
+    return static_cast<ibv_qp*>(qp);
   };
   table_->modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     FakeNic* const nic = NicOf(qp->context);
@@ -134,12 +166,16 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
       if (error != 0) return error;
     }
     nic->modified.push_back({qp, *attr, mask});
+    if ((mask & IBV_QP_STATE) != 0 && attr->qp_state == IBV_QPS_ERR) nic->Flush(qp);
     return 0;
   };
   table_->destroy_qp = [](ibv_qp* qp) {
-    if (NicOf(qp->context)->destroy_qp_error != 0) return NicOf(qp->context)->destroy_qp_error;
-    --NicOf(qp->context)->qps;
-    delete qp;
+    FakeNic* const nic = NicOf(qp->context);
+    if (nic->before_destroy_qp) nic->before_destroy_qp();
+    if (nic->destroy_qp_error != 0) return nic->destroy_qp_error;
+    --nic->qps;
+    nic->Forget(qp);
+    delete static_cast<FakeQp*>(qp);
     return 0;
   };
   opening = this;
@@ -150,8 +186,29 @@ FakeNic::~FakeNic() = default;
 
 void FakeNic::CarryOut(const PostedSend& send) {
   if (send.request.num_sge == 0) return;
-  memcpy(reinterpret_cast<void*>(send.request.wr.rdma.remote_addr),
-         reinterpret_cast<const void*>(send.sge.addr), send.sge.length);
+  const void* from = send.copy.empty() ? reinterpret_cast<const void*>(send.sge.addr)
+                                       : static_cast<const void*>(send.copy.data());
+  memcpy(reinterpret_cast<void*>(send.request.wr.rdma.remote_addr), from, send.sge.length);
+}
+
+void FakeNic::Flush(ibv_qp* qp) {
+  auto* const fake = static_cast<FakeQp*>(qp);
+  fake->is_error = true;
+  // Unacknowledged ones were posted before those that have not even been carried out.
+  for (const auto* queue : {&unacknowledged, &sends}) {
+    for (const PostedSend& send : *queue) {
+      if (send.qp == qp && !is_silent) Complete(send, IBV_WC_WR_FLUSH_ERR);
+    }
+  }
+  for (const uint64_t id : fake->receives) FlushReceive(this, qp, id);
+  fake->receives.clear();
+  Forget(qp);
+}
+
+void FakeNic::Forget(ibv_qp* qp) {
+  for (auto* queue : {&unacknowledged, &sends}) {
+    for (auto i = queue->begin(); i != queue->end();) i = i->qp == qp ? queue->erase(i) : i + 1;
+  }
 }
 
 void FakeNic::Complete(const PostedSend& send, ibv_wc_status status) {
@@ -159,6 +216,11 @@ void FakeNic::Complete(const PostedSend& send, ibv_wc_status status) {
   wc.wr_id = send.request.wr_id;
   wc.status = status;
   wc.qp_num = send.qp->qp_num;
+  // In error, nothing but these four counts.
+  if (status != IBV_WC_SUCCESS) {
+    wc.opcode = static_cast<ibv_wc_opcode>(0x5a);
+    wc.byte_len = wc.imm_data = 0x5a5a5a5a;
+  }
   completions.push_back(wc);
 }
 

@@ -6,6 +6,7 @@
 #define RAILHOP_CC_DATAPATH_FAKE_NIC_H_
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,14 @@ namespace railhop::datapath {
 struct PostedSend {
   ibv_qp* qp = nullptr;
   ibv_send_wr request = {};
-  ibv_sge sge = {};  // zeros if it has none
+  ibv_sge sge = {};           // zeros if it has none
+  std::vector<uint8_t> copy;  // of the data, if it was posted inline
+};
+
+// A queue pair that exists: what the NIC knows of it.
+struct FakeQp : ibv_qp {
+  bool is_error = false;
+  std::deque<uint64_t> receives;  // ids of those that are posted and not used
 };
 
 // One step of a queue pair's way.
@@ -36,12 +44,19 @@ class FakeNic {
 
   verbs::Context* context() { return context_.get(); }
 
-  // In the order of posting; a test takes out what it has dealt with.
+  // In the order of posting; a test takes out what it has dealt with. What is still there, or in
+  // `unacknowledged`, is flushed when its queue pair goes to ERR.
   std::deque<PostedSend> sends;
+  // Put there by a test: carried out (or lost) and not completed.
+  std::deque<PostedSend> unacknowledged;
   // What polling any queue of this NIC gives, oldest first.
   std::deque<ibv_wc> completions;
   int receives_posted = 0;
-  int post_send_error = 0;  // what the next posts return, without posting
+  int post_send_error = 0;     // what the next posts return, without posting
+  int posts_before_error = 0;  // so many go well before post_send_error counts
+  int post_receive_error = 0;
+  bool is_silent = false;                   // queue pairs in ERR flush nothing
+  std::function<void()> before_destroy_qp;  // on the thread that destroys
   int destroy_qp_error = 0;
   int poll_result = 0;  // if negative, what polling returns
   std::vector<ibv_qp_init_attr> created_qps;
@@ -51,12 +66,18 @@ class FakeNic {
   ibv_gid gid = {};               // what query_gid gives
   ibv_ece ece = {};               // what query_ece gives, and set_ece sets
   int ece_sets = 0;
-  int qps = 0;  // that exist
+  uint32_t first_key = 0;  // keys of registrations are above it
+  int qps = 0;             // that exist
+  uint32_t qps_created = 0;
   int cqs = 0;
   int mrs = 0;
 
   // Copies what the request writes to where it writes it: the keys are not looked at.
   static void CarryOut(const PostedSend& send);
+  // What `qp` was posted ends in error, oldest first, and so does what will be.
+  void Flush(ibv_qp* qp);
+  // The same without completions: it was destroyed.
+  void Forget(ibv_qp* qp);
   // Puts in the completion of a request, for the one who posted it.
   void Complete(const PostedSend& send, ibv_wc_status status = IBV_WC_SUCCESS);
 

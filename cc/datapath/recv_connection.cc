@@ -140,10 +140,15 @@ uint32_t RecvConnection::FindLane() {
 void RecvConnection::Settle(bool idle) {
   if ((attention_ & kFailed) != 0) return;
   if ((attention_ & (kWaiting | kNoRoute)) == kWaiting) PostWaiting();
-  if ((attention_ & kConfirms) != 0 && !confirm_under_way_ && CompleteBelow() > confirmed_below_ &&
-      (idle || complete_below_ == next_sequence_)) {
+  if (idle && (attention_ & kConfirms) != 0 && !confirm_under_way_ &&
+      CompleteBelow() > confirmed_below_) {
     PostConfirmation();
   }
+}
+
+bool RecvConnection::IsIdle() const {
+  return std::all_of(std::begin(transfers_), std::end(transfers_),
+                     [](const Transfer& transfer) { return transfer.kind == Request::kNone; });
 }
 
 bool RecvConnection::Attend(Outcome* outcome) {
@@ -275,7 +280,7 @@ Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
   request->kind = Request::kNone;
   last_tested_ = SlotOf(request->sequence);
   if (attention_ != 0) [[unlikely]]
-    Settle(false);
+    Settle((attention_ & kConfirms) != 0 && IsIdle());
   return Good();
 }
 

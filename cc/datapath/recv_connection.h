@@ -121,6 +121,8 @@ class RecvConnection final : public Connection {
   // What is due when the connection is not as usual. idle: NCCL has nothing else to do here, so a
   // confirmation is not going to ride on an entry.
   void Settle(bool idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // NCCL waits for nothing.
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // The same before a new receive. False: return *outcome.
   bool Attend(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // Keys of one receive into its entry, the epoch last. False: no device in the route has any.
