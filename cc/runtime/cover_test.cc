@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cc/base/log.h"
 #include "cc/runtime/testing/manual_executor.h"
@@ -31,6 +32,9 @@ struct Nic {
   bool dmabuf_works = true;
   absl::Notification* hang_in_reg = nullptr;
   ibv_device device = {};
+  absl::Mutex mutex;
+  // All there have been: those of a device that is gone are never given back.
+  std::vector<std::unique_ptr<ibv_mr>> made;
 };
 std::map<ibv_device*, Nic*> nics;
 Nic* NicOf(const ibv_context* context) { return nics[context->device]; }
@@ -44,7 +48,8 @@ ibv_mr* Reg(ibv_pd* pd) {
     return nullptr;
   }
   ++nic->mrs;
-  auto* mr = new ibv_mr();
+  absl::MutexLock lock(&nic->mutex);
+  ibv_mr* const mr = nic->made.emplace_back(std::make_unique<ibv_mr>()).get();
   mr->context = pd->context;
   mr->lkey = mr->rkey = static_cast<uint32_t>(100 + nic->calls);
   return mr;
@@ -88,7 +93,6 @@ std::shared_ptr<verbs::Table> MakeTable() {
     Nic* const nic = NicOf(mr->context);
     if (nic->dereg_error != 0) return nic->dereg_error.load();
     --nic->mrs;
-    delete mr;
     return 0;
   };
   return table;

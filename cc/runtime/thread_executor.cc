@@ -25,6 +25,15 @@ struct Task {
 
 using WorkerId = std::pair<int, Executor::Queue>;
 
+// Jobs that never run, since the one before them hangs, are not destroyed either: that may be a
+// verbs call too.
+void LeaveBehind(std::deque<Task> tasks) {
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const all = new std::vector<std::deque<Task>>();
+  absl::MutexLock lock(&mutex);
+  all->push_back(std::move(tasks));
+}
+
 }  // namespace
 
 struct ThreadExecutor::Shared {
@@ -174,8 +183,7 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
         ended[id] = std::move(worker.thread);
       } else {
         worker.thread.detach();
-        // Not even destroyed: that may be a verbs call too.
-        new std::deque<Task>(std::exchange(worker.tasks, {}));
+        LeaveBehind(std::exchange(worker.tasks, {}));
       }
     }
     shared_->wake = [] {};
