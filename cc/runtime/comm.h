@@ -15,6 +15,7 @@
 #include "cc/datapath/recv_connection.h"
 #include "cc/datapath/request.h"
 #include "cc/datapath/send_connection.h"
+#include "cc/engine/ids.h"
 #include "cc/runtime/net_device.h"
 
 namespace railhop::runtime {
@@ -30,6 +31,9 @@ class ConnectionComm {
   Mark mark = Mark::kClosed;
   const NetDevice* device = nullptr;
   std::string label;  // "mlx5_0 -> node-17 mlx5_0", for messages
+  // With failover: what the driver knows it by.
+  bool is_protected = false;
+  engine::EndId end;
 };
 
 class SendComm : public ConnectionComm {

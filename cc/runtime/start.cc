@@ -102,6 +102,8 @@ class Process {
     Hooks hooks;
     hooks.datapath = MakeDatapathConfig(options, &notes);
     hooks.sockets = MakeSocketConfig(options, &notes);
+    hooks.failover = MakeFailoverConfig(options, &notes);
+    hooks.ports = DeviceRules::From(options, &notes).ports();
     if (devices_ == nullptr) RAILHOP_RETURN_IF_ERROR(FindDevices(options, &notes));
     hooks.devices = std::make_unique<Borrowed>(devices_.get());
     if (const absl::Status status = Transport::Init(std::move(hooks)); !status.ok()) {

@@ -19,6 +19,7 @@
 #include "cc/runtime/comm.h"
 #include "cc/runtime/connect_attempt.h"
 #include "cc/runtime/cover.h"
+#include "cc/runtime/failover_service.h"
 #include "cc/runtime/fault_report.h"
 #include "cc/runtime/handshake_rules.h"
 #include "cc/runtime/listener.h"
@@ -39,7 +40,6 @@ namespace {
 // What lives between the first Init and the last Release.
 struct State {
   std::unique_ptr<DeviceSource> devices;
-  std::unique_ptr<Cover> cover;
   Identity identity;
   control::Interface interface;
   RealClock clock;
@@ -47,8 +47,15 @@ struct State {
   // Open connections, for events that end some of them.
   absl::Mutex comms_mutex;
   std::set<ConnectionComm*> comms ABSL_GUARDED_BY(comms_mutex);
+  // Null: failover is off. Ends after the watch, which hands it events.
+  std::unique_ptr<FailoverService> failover;
+  // Registrations, if failover is off; else they are the service's.
+  std::unique_ptr<Cover> own_cover;
+
   // After what its thread uses, so that it ends first.
   std::unique_ptr<AsyncWatch> watch;
+
+  Cover& cover() { return failover != nullptr ? failover->cover() : *own_cover; }
 
   absl::Mutex mutex;
   std::map<uint64_t, std::shared_ptr<ConnectAttempt>> attempts ABSL_GUARDED_BY(mutex);
@@ -106,10 +113,12 @@ absl::StatusOr<Memory*> RegisterRange(ConnectionComm* comm, const Cover::Range& 
     return absl::InvalidArgumentError("memory to register is empty");
   }
   Memory* const memory = AllPools().memories.Take();
-  const absl::Status registered = running->cover->Register(comm, memory, range);
-  if (registered.ok()) return memory;
-  AllPools().memories.Give(memory);
-  return registered;
+  const absl::Status registered = running->cover().Register(comm, memory, range);
+  if (!registered.ok()) {
+    AllPools().memories.Give(memory);
+    return registered;
+  }
+  return memory;
 }
 
 datapath::Connection* ConnectionOf(ConnectionComm* comm) {
@@ -123,7 +132,60 @@ void Opened(State* running, ConnectionComm* comm) {
     absl::MutexLock lock(&running->comms_mutex);
     running->comms.insert(comm);
   }
-  for (const PhysicalDevice* part : comm->device->parts) running->watch->Watch(part->context);
+  if (running->failover != nullptr) {
+    // Backups too: what happens to them matters before they are needed.
+    for (const PhysicalDevice* port : running->devices->Physical()) {
+      running->watch->Watch(port->context);
+    }
+  } else {
+    for (const PhysicalDevice* part : comm->device->parts) running->watch->Watch(part->context);
+  }
+}
+
+std::vector<PeerDevice> PeerDevicesOf(const control::EndDescription& peer) {
+  std::vector<PeerDevice> devices;
+  for (const control::DeviceDescription& device : peer.devices) {
+    devices.push_back({.name = device.name, .port = device.port});
+  }
+  return devices;
+}
+
+// Hands a new connection to the driver, if both ends want failover.
+void Protect(State* running, ConnectionComm* comm, engine::End end, uint64_t connection_id,
+             const control::Secret& secret, const control::EndDescription& local,
+             const control::EndDescription& peer, datapath::Connection* connection) {
+  if (running->failover == nullptr || !peer.failover) return;
+  connection->SetFailover(true, end == engine::End::kSender ? local.confirm : peer.confirm);
+  connection->set_context(comm);
+  LinkInfo info;
+  info.id = {.connection = connection_id, .end = end};
+  info.peer = peer.instance_id;
+  info.peer_host = peer.host;
+  info.label = comm->label;
+  info.secret = secret;
+  info.addresses = peer.control_addresses;
+  info.comm = comm;
+  info.send = end == engine::End::kSender ? AsSend(comm)->connection : nullptr;
+  info.recv = end == engine::End::kReceiver ? AsRecv(comm)->connection : nullptr;
+  info.memory = reinterpret_cast<void*>(local.memory_address);
+  info.parts.assign(comm->device->parts.begin(), comm->device->parts.end());
+  info.peer_parts = PeerDevicesOf(peer);
+  for (size_t lane = 0; lane < local.lanes.size(); ++lane) {
+    // As LaneBuilder has paired them.
+    const size_t slot = lane % info.parts.size();
+    info.base.push_back({.local = info.parts[slot]->id,
+                         .slot = static_cast<uint8_t>(slot),
+                         .remote_slot = static_cast<uint8_t>(lane % peer.devices.size())});
+  }
+  info.adaptive_routing = connection->rules().adaptive_routing;
+  // Those of the sender's HELLO.
+  const control::EndDescription& sender = end == engine::End::kSender ? local : peer;
+  info.service_level = sender.service_level;
+  info.traffic_class = sender.traffic_class;
+  info.flush_pointers = comm->device->properties.ptr_support;
+  comm->end = info.id;
+  comm->is_protected = true;
+  running->failover->driver().Add(std::move(info));
 }
 
 // On the watch's thread.
@@ -131,14 +193,17 @@ void TakeEvent(State* running, const AsyncEvent& event) {
   const bool fatal = IsFatal(event.type);
   const std::string where = event.port == 0 ? event.context->name()
                                             : absl::StrCat(event.context->name(), ":", event.port);
-  if (fatal || event.type == IBV_EVENT_PORT_ERR) {
+  // With failover the driver says what comes of it.
+  if (running->failover == nullptr && (fatal || event.type == IBV_EVENT_PORT_ERR)) {
     RAILHOP_LOG(kWarning, "%s: %s (event %d)", where.c_str(), EventText(event.type), event.type);
   } else {
     RAILHOP_LOG(kInfo, "%s: %s (event %d)", where.c_str(), EventText(event.type), event.type);
   }
+  if (running->failover != nullptr) running->failover->driver().Take(event);
   if (!fatal || !running->identity.datapath.ib_return_async_events) return;
   absl::MutexLock lock(&running->comms_mutex);
   for (ConnectionComm* comm : running->comms) {
+    if (comm->is_protected) continue;
     datapath::Connection* const connection = ConnectionOf(comm);
     const bool hit = event.qp != nullptr   ? connection->Uses(event.qp)
                      : event.cq != nullptr ? connection->Uses(event.cq)
@@ -147,15 +212,23 @@ void TakeEvent(State* running, const AsyncEvent& event) {
   }
 }
 
+// How long a close waits for calls on devices that use the connection.
+constexpr int64_t kCloseBoundNs = 5 * kNsPerSecond;
+
 // Gives the whole place back once nothing reaches memory over the connection any more.
 template <typename Comm, typename Connection>
 absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm>* pool) {
-  if (const std::shared_ptr<State> running = Running()) {
+  const std::shared_ptr<State> running = Running();
+  if (running != nullptr) {
     absl::MutexLock lock(&running->comms_mutex);
     running->comms.erase(comm);
   }
+  if (running != nullptr && comm->is_protected) {
+    RAILHOP_RETURN_IF_ERROR(running->failover->Remove(comm->end, kCloseBoundNs));
+  }
   RAILHOP_RETURN_IF_ERROR(connection->Close());
-  if (const std::shared_ptr<State> running = Running()) running->cover->Closed(comm);
+  if (running != nullptr) running->cover().Closed(comm);
+  comm->is_protected = false;
   comm->mark = ConnectionComm::Mark::kClosed;
   comm->connection = nullptr;
   connection->~Connection();
@@ -165,7 +238,13 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
 
 // A connection has faults that the driver should take now. Any of NCCL's threads, in its hot path:
 // it does not block. Without a driver nobody has asked for faults.
-void WakeDriver(datapath::Connection* connection) { (void)connection; }
+void WakeDriver(datapath::Connection* connection) {
+  const std::shared_ptr<State> running = Running();
+  const auto* const comm = static_cast<const ConnectionComm*>(connection->context());
+  if (running != nullptr && running->failover != nullptr && comm != nullptr) {
+    running->failover->driver().Notify(comm->end);
+  }
+}
 
 // Out of line: the way of a connection with news or that has been given up, and of misuse.
 __attribute__((noinline, cold)) Outcome Failed(datapath::Connection* connection, Outcome outcome) {
@@ -241,11 +320,24 @@ absl::Status Transport::Init(Hooks hooks) {
   datapath.ib_timeout = std::clamp(datapath.ib_timeout, 0, 31);
   datapath.ib_retry_cnt = std::clamp(datapath.ib_retry_cnt, 0, 7);
   made->devices = std::move(hooks.devices);
-  // Without an executor there are no backups.
-  made->cover = std::make_unique<Cover>(
-      made->devices.get(), nullptr,
-      CoverOptions{.relaxed_ordering = datapath.ib_pci_relaxed_ordering != 0});
   State* const raw = made.get();
+  if (hooks.failover.has_value() && hooks.failover->enabled) {
+    RAILHOP_ASSIGN_OR_RETURN(made->failover,
+                             FailoverService::Start(made->devices.get(),
+                                                    {.self = made->identity.instance_id,
+                                                     .failover = *hooks.failover,
+                                                     .datapath = datapath,
+                                                     .sockets = made->identity.sockets,
+                                                     .interface = made->interface,
+                                                     .ports = hooks.ports}));
+    made->identity.failover = true;
+    made->identity.confirm = hooks.failover->confirm;
+    made->identity.control_addresses = made->failover->addresses();
+  } else {
+    made->own_cover = std::make_unique<Cover>(
+        made->devices.get(), nullptr,
+        CoverOptions{.relaxed_ordering = datapath.ib_pci_relaxed_ordering != 0});
+  }
   made->watch =
       std::make_unique<AsyncWatch>([raw](const AsyncEvent& event) { TakeEvent(raw, event); });
   references = 1;
@@ -275,7 +367,8 @@ void Transport::Release() {
     StateSlot() = nullptr;
   }
   last->watch.reset();
-  last->cover.reset();
+  last->failover.reset();
+  last->own_cover.reset();
   for (Memory* memory : AllPools().memories.All()) {
     if (!IsLive(memory)) continue;
     memory->mark = Memory::Mark::kOver;
@@ -357,6 +450,8 @@ absl::StatusOr<SendComm*> Transport::Connect(const CommunicatorConfig& config, i
   comm->connection->set_label(comm->label.c_str());
   comm->mark = ConnectionComm::Mark::kSend;
   Opened(running.get(), comm);
+  Protect(running.get(), comm, engine::End::kSender, attempt->connection_id(), attempt->secret(),
+          attempt->local(), attempt->peer(), comm->connection);
   RAILHOP_LOG(kInfo, "%s", attempt->Description().c_str());
   return comm;
 }
@@ -385,6 +480,8 @@ absl::StatusOr<RecvComm*> Transport::Accept(ListenComm* listener) {
   comm->connection->set_label(comm->label.c_str());
   comm->mark = ConnectionComm::Mark::kRecv;
   Opened(running.get(), comm);
+  Protect(running.get(), comm, engine::End::kReceiver, Listener::ConnectionId(**caller),
+          listener->listener->secret(), (*caller)->local, (*caller)->peer, comm->connection);
   RAILHOP_LOG(kInfo, "%s", Listener::Description(**caller).c_str());
   return comm;
 }
@@ -411,7 +508,7 @@ absl::Status Transport::Deregister(ConnectionComm* comm, Memory* memory) {
   const std::shared_ptr<State> running = Running();
   if (!IsLive(memory)) return absl::InvalidArgumentError("memory is not registered");
   if (running == nullptr) return NotRunning();
-  RAILHOP_RETURN_IF_ERROR(running->cover->Deregister(memory));
+  RAILHOP_RETURN_IF_ERROR(running->cover().Deregister(memory));
   memory->mark = Memory::Mark::kOver;
   AllPools().memories.Give(memory);
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,7 +27,9 @@
 #include "cc/control/socket_config.h"
 #include "cc/datapath/datapath_config.h"
 #include "cc/datapath/outcome.h"
+#include "cc/runtime/failover_config.h"
 #include "cc/runtime/net_device.h"
+#include "cc/runtime/port_facts.h"
 
 namespace railhop::datapath {
 struct Request;
@@ -48,6 +51,9 @@ struct Hooks {
   std::unique_ptr<DeviceSource> devices;  // must have at least one device
   datapath::DatapathConfig datapath;
   control::SocketConfig sockets;
+  // None: off, as with RAILHOP_FAILOVER=0.
+  std::optional<FailoverConfig> failover;
+  PortRules ports;
 };
 
 class ListenComm;
