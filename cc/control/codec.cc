@@ -549,6 +549,7 @@ absl::StatusOr<std::vector<engine::Message>> DecodeBatch(absl::Span<const uint8_
     return absl::InvalidArgumentError(
         absl::StrCat("control messages: ", bytes.size(), " bytes, at most ", kBatchBytesMax));
   }
+  if (bytes.empty()) return std::vector<engine::Message>();
   proto::Batch batch;
   if (!batch.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("control messages: the bytes are no messages");

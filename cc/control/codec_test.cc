@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cc/base/prng.h"
-#include "cc/control/message_fields.h"
+#include "cc/control/testing/message_fields.h"
 #include "google/protobuf/compiler/importer.h"
 #include "google/protobuf/dynamic_message.h"
 #include "gtest/gtest.h"

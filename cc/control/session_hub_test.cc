@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cc/control/codec.h"
-#include "cc/control/message_fields.h"
-#include "cc/control/session_test_util.h"
+#include "cc/control/testing/message_fields.h"
+#include "cc/control/testing/session_world.h"
 #include "gtest/gtest.h"
 
 namespace railhop::control {

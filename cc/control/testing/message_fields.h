@@ -3,8 +3,8 @@
 //
 // A struct's fields are counted by how many initializers it takes, and named by structured
 // bindings; a struct with more fields than FieldsOf knows does not compile.
-#ifndef RAILHOP_CC_CONTROL_MESSAGE_FIELDS_H_
-#define RAILHOP_CC_CONTROL_MESSAGE_FIELDS_H_
+#ifndef RAILHOP_CC_CONTROL_TESTING_MESSAGE_FIELDS_H_
+#define RAILHOP_CC_CONTROL_TESTING_MESSAGE_FIELDS_H_
 
 #include <array>
 #include <cstddef>
@@ -139,4 +139,4 @@ inline std::vector<engine::Message> FullMessages() {
 
 }  // namespace railhop::control::testing
 
-#endif  // RAILHOP_CC_CONTROL_MESSAGE_FIELDS_H_
+#endif  // RAILHOP_CC_CONTROL_TESTING_MESSAGE_FIELDS_H_

@@ -2,8 +2,8 @@
 //
 // Time stands still while anything moves: it is set to what is due next only when no hub has work
 // and no socket has become readable for a while. So pauses, bounds and deadlines take no real time.
-#ifndef RAILHOP_CC_CONTROL_SESSION_TEST_UTIL_H_
-#define RAILHOP_CC_CONTROL_SESSION_TEST_UTIL_H_
+#ifndef RAILHOP_CC_CONTROL_TESTING_SESSION_WORLD_H_
+#define RAILHOP_CC_CONTROL_TESTING_SESSION_WORLD_H_
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -302,4 +302,4 @@ class FakeLane : public LaneCarrier {
 
 }  // namespace railhop::control::testing
 
-#endif  // RAILHOP_CC_CONTROL_SESSION_TEST_UTIL_H_
+#endif  // RAILHOP_CC_CONTROL_TESTING_SESSION_WORLD_H_
