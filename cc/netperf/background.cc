@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -18,11 +19,12 @@ Background::~Background() {
   waitpid(pid_, nullptr, 0);
 }
 
-void Background::Start() {
+void Background::Start(const std::string& at) {
   started_ = true;
   const pid_t pid = fork();
   if (pid == 0) {
     setpgid(0, 0);
+    setenv("AT", at.c_str(), 1);
     dup2(STDERR_FILENO, STDOUT_FILENO);
     execl("/bin/sh", "sh", "-c", command_.c_str(), static_cast<char*>(nullptr));
     _exit(127);

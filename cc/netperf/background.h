@@ -16,9 +16,11 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // By /bin/sh, in a process group of its own; its output goes to standard error.
-  void Start();
+  // By /bin/sh, in a process group of its own; its output goes to standard error. `at` is its
+  // variable AT.
+  void Start(const std::string& at);
   bool started() const { return started_; }
+  const std::string& command() const { return command_; }
   // Waits until it has ended. False and *error if it failed or has not ended by then.
   bool Finish(double timeout_s, std::string* error);
 

@@ -12,7 +12,8 @@ namespace railhop::netperf {
 std::unique_ptr<Board> Board::Make(int processes, int connections, uint64_t latencies,
                                    std::string* error) {
   const size_t handles = static_cast<size_t>(processes) * static_cast<size_t>(connections) * 2;
-  const size_t size = sizeof(Head) + handles * kHandleBytes + latencies * sizeof(uint32_t);
+  const size_t size =
+      sizeof(Head) + handles * (kHandleBytes + sizeof(Meeting)) + latencies * sizeof(uint32_t);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     *error = "no " + std::to_string(size) + " bytes of shared memory: " + strerror(errno);
@@ -29,7 +30,12 @@ Board::Board(int processes, int connections, void* memory, size_t size)
       memory_(memory),
       size_(size),
       head_(new (memory) Head),
-      handles_(static_cast<uint8_t*>(memory) + sizeof(Head)) {}
+      meetings_(reinterpret_cast<Meeting*>(static_cast<uint8_t*>(memory) + sizeof(Head))),
+      handles_(static_cast<uint8_t*>(memory) + sizeof(Head) +
+               static_cast<size_t>(processes) * static_cast<size_t>(connections) * 2 *
+                   sizeof(Meeting)) {
+  Reset();
+}
 
 Board::~Board() { munmap(memory_, size_); }
 
@@ -37,6 +43,12 @@ uint8_t* Board::Handle(int listener, int connection) {
   const auto index = static_cast<size_t>(listener) * static_cast<size_t>(connections_) * 2 +
                      static_cast<size_t>(connection);
   return handles_ + index * kHandleBytes;
+}
+
+void Board::Reset() {
+  head_->received.store(0, std::memory_order_relaxed);
+  head_->stopping.store(0, std::memory_order_relaxed);
+  for (int i = 0; i < processes_ * connections_ * 2; ++i) new (&meetings_[i]) Meeting;
 }
 
 bool Board::Barrier() {

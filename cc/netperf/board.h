@@ -37,7 +37,20 @@ class Board {
   // Messages received in the leg, over all workers: the number of this one.
   uint64_t CountReceived() { return head_->received.fetch_add(1, std::memory_order_relaxed) + 1; }
   uint64_t received() const { return head_->received.load(std::memory_order_relaxed); }
-  void ResetReceived() { head_->received.store(0, std::memory_order_relaxed); }
+
+  // Before a leg; no worker is in one.
+  void Reset();
+
+  // An endless leg ends: each connection's ends agree in its Meeting how many groups it has.
+  void Stop() { head_->stopping.store(1, std::memory_order_relaxed); }
+  bool stopping() const { return head_->stopping.load(std::memory_order_relaxed) != 0; }
+  // Numbers are one above what they count; 0: not said yet.
+  struct Meeting {
+    std::atomic<uint64_t> sent{0};  // groups that the sender has begun; it begins no more
+    std::atomic<uint64_t> end{0};   // groups of the leg, said by the receiver
+  };
+  // `connection`: Link::number.
+  Meeting& MeetingOf(int connection) { return meetings_[connection]; }
 
  private:
   // Each on a cache line of its own. Relaxed but for the barrier: what is handed over by it is
@@ -46,6 +59,7 @@ class Board {
     alignas(64) std::atomic<uint32_t> arrived{0};
     alignas(64) std::atomic<uint32_t> given_up{0};
     alignas(64) std::atomic<uint64_t> received{0};
+    alignas(64) std::atomic<uint32_t> stopping{0};
   };
 
   Board(int processes, int connections, void* memory, size_t size);
@@ -55,6 +69,7 @@ class Board {
   void* const memory_;
   const size_t size_;
   Head* const head_;
+  Meeting* const meetings_;
   uint8_t* const handles_;
   uint32_t* latencies_ = nullptr;
   uint32_t round_ = 0;  // of this process

@@ -32,10 +32,17 @@ uint64_t Share(uint64_t count, double share, uint64_t min) {
 }
 
 bool Everything(const Options& options) {
-  return options.check == Check::kAll || options.at_message > 0;
+  return options.check == Check::kAll || (options.check == Check::kAuto && HasFaults(options));
 }
 
+// Of an endless leg: more than any run sends.
+constexpr uint64_t kEndless = uint64_t{1} << 48;
+
 }  // namespace
+
+bool HasFaults(const Options& options) {
+  return !options.at_messages.empty() || !options.at_times.empty() || options.seconds > 0;
+}
 
 bool Wants(const Options& options, Metric metric) {
   return std::find(options.metrics.begin(), options.metrics.end(), metric) != options.metrics.end();
@@ -60,6 +67,8 @@ SessionPlan PlanOf(const Options& options, const Side& side) {
   }
   plan.timeout_s = options.timeout_s;
   plan.hosts = options.hosts;
+  plan.gaps = options.gaps;
+  plan.outlive = options.outlive;
   return plan;
 }
 
@@ -72,7 +81,17 @@ Leg StreamLeg(const Options& options, uint64_t size, double share) {
   leg.group = options.group;
   leg.backwards = options.bidirectional;
   leg.check_all = Everything(options);
-  leg.at_message = options.at_message;
+  for (size_t i = 0; i < options.at_messages.size(); ++i) leg.marks[i] = options.at_messages[i];
+  leg.mixed = options.mixed;
+  if (options.seconds > 0) {
+    leg.endless = true;
+    leg.count = kEndless;
+  }
+  if (!options.gaps.empty()) leg.gap_min_ns = static_cast<int64_t>(options.gap_min_ms * 1e6);
+  leg.pause_every = options.pause_every;
+  leg.pause_ns = static_cast<int64_t>(options.pause_ms * 1e6);
+  leg.pause_sender = options.pause_side != "receiver";
+  leg.pause_receiver = options.pause_side != "sender";
   return leg;
 }
 
@@ -95,7 +114,9 @@ Leg CheckLeg(const Options& options, uint64_t size) {
   leg.count = std::min(leg.count, std::max(least, wanted));
   leg.check_all = true;
   leg.ragged = true;
-  leg.at_message = 0;
+  leg.endless = false;
+  leg.pause_every = 0;
+  std::fill(std::begin(leg.marks), std::end(leg.marks), 0);
   return leg;
 }
 

@@ -10,6 +10,8 @@
 
 namespace railhop::netperf {
 
+// Whether commands are run, or the run has a time: all bytes are checked then.
+bool HasFaults(const Options& options);
 bool Wants(const Options& options, Metric metric);
 
 // A session that can run all legs of the options.

@@ -1,6 +1,7 @@
 #include "cc/netperf/measure.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,11 +16,13 @@ namespace {
 
 constexpr double kCommandTimeoutS = 30;
 
+volatile sig_atomic_t interrupted = 0;
+
 // One plugin's session, what came of it so far, and how its figures are printed.
 class Bench {
  public:
   Bench(const Options& options, const Side& side, Report* report)
-      : options_(options), side_(side), report_(report), command_(options.command) {}
+      : options_(options), side_(side), report_(report) {}
 
   bool Start() {
     session_ = Session::Start(PlanOf(options_, side_), &problem_);
@@ -31,13 +34,22 @@ class Bench {
   // False: no more legs.
   bool Run(const char* what, const Leg& leg, Outcome* outcome) {
     Session::Hooks hooks;
-    hooks.at_message = [this] { command_.Start(); };
+    if (leg.marks[0] != 0) hooks.at_mark = [this](uint64_t number) { Command(number); };
+    if (leg.endless) {
+      hooks.times_s = options_.at_times;
+      hooks.at_time = [this](double time_s) { Command(time_s); };
+      hooks.stop_after_s = options_.seconds;
+      hooks.wants_stop = [] { return interrupted != 0; };
+    }
     hooks.on_progress = [&](uint64_t received) {
       report_->Progress(std::string(what) + ", " + SizeText(leg.size) + " bytes", received,
                         leg.mode == Mode::kPingPong ? 2 * leg.count : leg.count);
     };
     *outcome = session_->Run(leg, hooks);
     counts_.Add(outcome->counts);
+    seconds_ += outcome->Seconds();
+    after_death_ = outcome->after_death;
+    after_death_ns_ = outcome->after_death_ns;
     if (problem_.empty()) problem_ = outcome->problem;
     return !session_->over();
   }
@@ -45,8 +57,33 @@ class Bench {
   // After the legs.
   void Close() {
     std::string error;
-    if (session_ != nullptr && !session_->Close(&error)) Refused(error);
-    if (options_.at_message > 0 && !command_.Finish(kCommandTimeoutS, &error)) Refused(error);
+    if (session_ != nullptr) {
+      const auto closed = [this] {
+        if (options_.after_close.empty()) return;
+        commands_.push_back(std::make_unique<Background>(options_.after_close));
+        commands_.back()->Start("close");
+        std::string failed;
+        if (!commands_.back()->Finish(kCommandTimeoutS, &failed)) Refused(failed);
+        commands_.pop_back();
+      };
+      if (!session_->Close(&error, closed)) Refused(error);
+    }
+    const size_t wanted = options_.at_messages.size() + options_.at_times.size();
+    if (commands_.size() < wanted && problem_.empty()) {
+      Refused("the command was not run: there were not so many messages");
+    }
+    for (const std::unique_ptr<Background>& command : commands_) {
+      if (!command->Finish(kCommandTimeoutS, &error)) Refused(error);
+    }
+  }
+
+  Ending MakeEnding() const {
+    Ending ending;
+    ending.seconds = seconds_;
+    if (session_ != nullptr) ending.left = session_->left();
+    ending.after_death = after_death_;
+    ending.after_death_ns = after_death_ns_;
+    return ending;
   }
 
   Figure MakeFigure(const char* metric, const Leg& leg, double value, const char* unit,
@@ -69,6 +106,14 @@ class Bench {
   const std::string& problem() const { return problem_; }
 
  private:
+  template <typename Number>
+  void Command(Number at) {
+    char text[32];
+    snprintf(text, sizeof(text), "%.10g", static_cast<double>(at));
+    commands_.push_back(std::make_unique<Background>(options_.command));
+    commands_.back()->Start(text);
+  }
+
   void Refused(const std::string& error) {
     if (problem_.empty()) problem_ = error;
     ++counts_.errors;
@@ -77,9 +122,12 @@ class Bench {
   const Options& options_;
   const Side& side_;
   Report* const report_;
-  Background command_;
+  std::vector<std::unique_ptr<Background>> commands_;
   std::unique_ptr<Session> session_;
   Counts counts_;
+  double seconds_ = 0;
+  std::string after_death_;
+  int64_t after_death_ns_ = 0;
   std::string problem_;
 };
 
@@ -88,7 +136,7 @@ bool WantsStream(const Options& options) {
 }
 
 bool CheckFirst(const Options& options) {
-  return options.check == Check::kAuto && options.at_message == 0;
+  return options.check == Check::kAuto && !HasFaults(options);
 }
 
 bool MeasureSize(const Options& options, uint64_t size, Bench* bench, Report* report) {
@@ -118,8 +166,9 @@ bool MeasureSize(const Options& options, uint64_t size, Bench* bench, Report* re
   return true;
 }
 
-int Summarize(const Counts& counts, const std::string& problem, Report* report) {
-  report->PrintSummary(counts, problem);
+int Summarize(const Counts& counts, const std::string& problem, Report* report,
+              const Ending& ending = {}) {
+  report->PrintSummary(counts, problem, ending);
   return counts.Good() && problem.empty() ? 0 : 1;
 }
 
@@ -281,6 +330,9 @@ void PrintGrowth(const Options& options, const Side& side, int connections,
 }  // namespace
 
 int Measure(const Options& options, Report* report) {
+  if (HasFaults(options)) {
+    signal(SIGINT, [](int) { interrupted = 1; });
+  }
   Bench bench(options, options.sides.front(), report);
   if (bench.Start()) {
     for (const uint64_t size : options.sizes) {
@@ -288,7 +340,7 @@ int Measure(const Options& options, Report* report) {
     }
   }
   bench.Close();
-  return Summarize(bench.counts(), bench.problem(), report);
+  return Summarize(bench.counts(), bench.problem(), report, bench.MakeEnding());
 }
 
 int Compare(const Options& options, Report* report) { return Comparison(options, report).Run(); }

@@ -148,6 +148,59 @@ TEST(Netperf, CommandThatFails_IsAnError) {
   EXPECT_NE(ran.out.find("the command ended with status 7"), std::string::npos) << ran.out;
 }
 
+TEST(Netperf, Seconds_EndTheRunWithNothingUnderWay) {
+  const Ran ran = RunNetperf(
+      "--json --size 3001 --mixed --group 3 --connections 5 --bidirectional --seconds 0.3 "
+      "--at-time 0.05,0.1 --run 'echo at $AT' --metric bandwidth");
+  EXPECT_TRUE(Survived(ran)) << ran.out;
+  EXPECT_EQ(std::count(ran.lines.begin(), ran.lines.end(), "at 0.05"), 1) << ran.out;
+  EXPECT_EQ(std::count(ran.lines.begin(), ran.lines.end(), "at 0.1"), 1) << ran.out;
+  EXPECT_GT(Number(ran.lines.back(), "messages"), 100) << ran.out;
+  EXPECT_GE(Number(ran.lines.back(), "seconds"), 0.25) << ran.out;
+  EXPECT_EQ(Number(ran.lines.back(), "threads_left"), 0) << ran.out;
+  EXPECT_EQ(Number(ran.lines.back(), "descriptors_left"), 0) << ran.out;
+}
+
+TEST(Netperf, Interrupt_EndsTheRunWell) {
+  const Ran ran = RunNetperf(
+      "--json --size 1000 --seconds 60 --at-message 500 --run 'kill -INT $PPID' "
+      "--metric bandwidth");
+  EXPECT_TRUE(Survived(ran)) << ran.out;
+  EXPECT_LT(Number(ran.lines.back(), "seconds"), 50) << ran.out;
+}
+
+TEST(Netperf, MixedSizes_FaultIsFound) {
+  const Ran ran = RunNetperf("--json --size 1000 --mixed --count 700 --check all",
+                             "LOOPBACK_AT=7 LOOPBACK_FAULT=behind");
+  EXPECT_GT(Number(ran.lines.back(), "wrong_bytes"), 0) << ran.out;
+}
+
+TEST(Netperf, Gaps_AreWritten) {
+  const Ran ran = RunNetperf(
+      "--json --size 1000 --count 200 --check all --metric bandwidth --gaps "
+      "$TEST_TMPDIR/gaps --gap-min 100; cat $TEST_TMPDIR/gaps",
+      "LOOPBACK_AT=6 LOOPBACK_FAULT=pause");
+  EXPECT_GE(Number(ran.lines.back(), "to_ns") - Number(ran.lines.back(), "from_ns"), 499e6)
+      << ran.out;
+}
+
+TEST(Netperf, AfterClose_ProcessesAreStillThere) {
+  const Ran ran = RunNetperf(
+      "--json --size 10 --count 30 --metric bandwidth --after-close 'pgrep -c -P $PPID'");
+  EXPECT_TRUE(Survived(ran)) << ran.out;
+  // Two workers and the shell.
+  EXPECT_EQ(std::count(ran.lines.begin(), ran.lines.end(), "3"), 1) << ran.out;
+}
+
+TEST(Netperf, Outlive_OthersGoOnUntilTheySeeAnError) {
+  const Ran ran = RunNetperf("--json --size 10 --count 300 --outlive --timeout 1 --check all",
+                             "LOOPBACK_AT=6 LOOPBACK_FAULT=die");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.lines.back().find("\"after_death\":\"process "), std::string::npos) << ran.out;
+  EXPECT_GE(Number(ran.lines.back(), "after_death_ms"), 0) << ran.out;
+  EXPECT_NE(ran.lines.back().find("ncclRemoteError"), std::string::npos) << ran.out;
+}
+
 TEST(Netperf, TwoPlugins_GiveARatioWithItsInterval) {
   const Ran ran =
       RunNetperf("--json --size 64 --count 400 --pairs 8 --metric bandwidth,latency --compare " +
@@ -198,6 +251,10 @@ TEST(Netperf, BadCommandLine_NamesTheWordAndTheAllowed) {
       {"--processes 1", "--processes: 1 is not from 2 to 64"},
       {"--env A", "--env: 'A' is not NAME=VALUE"},
       {"--at-message 5", "--at-message and --run go together"},
+      {"--at-message x --run true", "--at-message: "},
+      {"--at-time 1 --run true --size 8", "--at-time goes with --seconds"},
+      {"--seconds 1 --at-time x --run true --size 8", "--at-time: 'x' is no time in seconds"},
+      {"--pause-side left", "--pause-side: 'left' is not sender, receiver or both"},
       {"--at-message 5 --run true --size 8 --count 4", "--at-message: 5 is above --count 4"},
       {"--processes 3 --metric latency,bandwidth", "latency goes with two processes"},
   };

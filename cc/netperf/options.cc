@@ -1,6 +1,7 @@
 #include "cc/netperf/options.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -36,8 +37,24 @@ ABSL_FLAG(
     "the last messages; all: every byte always; none: measured passes only");
 ABSL_FLAG(double, timeout, 60, "seconds without a message, or for connecting, that are an error");
 
-ABSL_FLAG(uint64_t, at_message, 0, "run a command when so many messages have been received");
-ABSL_FLAG(std::string, run, "", "the command, by /bin/sh, in the background");
+ABSL_FLAG(std::string, at_message, "",
+          "run a command when so many messages have been received; a list: each time");
+ABSL_FLAG(std::string, at_time, "", "run it so many seconds after the start; a list");
+ABSL_FLAG(std::string, run, "",
+          "the command, by /bin/sh, in the background; its variable AT is the number or time");
+ABSL_FLAG(double, seconds, 0,
+          "instead of --count: until so many seconds have passed, or SIGINT has come; all bytes "
+          "are checked");
+ABSL_FLAG(bool, mixed, false, "messages of all sizes from 0 to --size, most of them odd");
+ABSL_FLAG(std::string, gaps, "", "append each connection's gaps to this file, as JSON lines");
+ABSL_FLAG(double, gap_min, 1, "ms from which on a gap is written");
+ABSL_FLAG(uint64_t, pause_every, 0, "a process computes for a while after so many messages");
+ABSL_FLAG(double, pause_ms, 100, "for so long");
+ABSL_FLAG(std::string, pause_side, "both", "sender, receiver or both");
+ABSL_FLAG(bool, outlive, false,
+          "a process that is killed does not end the others: they go on until they see an error");
+ABSL_FLAG(std::string, after_close, "",
+          "run this command when all is closed and the processes are still there");
 
 ABSL_FLAG(int, pairs, 30, "with --compare: pairs of short interleaved runs for each size");
 
@@ -78,8 +95,18 @@ const std::vector<Row>& Rows() {
       {RAILHOP_FLAG(group), "N", nullptr},
       {RAILHOP_FLAG(check), "WORD", nullptr},
       {RAILHOP_FLAG(timeout), "S", nullptr},
-      {RAILHOP_FLAG(at_message), "N", "Faults"},
+      {RAILHOP_FLAG(mixed), nullptr, nullptr},
+      {RAILHOP_FLAG(pause_every), "N", nullptr},
+      {RAILHOP_FLAG(pause_ms), "MS", nullptr},
+      {RAILHOP_FLAG(pause_side), "WORD", nullptr},
+      {RAILHOP_FLAG(at_message), "LIST", "Faults"},
+      {RAILHOP_FLAG(at_time), "LIST", nullptr},
       {RAILHOP_FLAG(run), "CMD", nullptr},
+      {RAILHOP_FLAG(seconds), "S", nullptr},
+      {RAILHOP_FLAG(gaps), "FILE", nullptr},
+      {RAILHOP_FLAG(gap_min), "MS", nullptr},
+      {RAILHOP_FLAG(outlive), nullptr, nullptr},
+      {RAILHOP_FLAG(after_close), "CMD", nullptr},
       {RAILHOP_FLAG(pairs), "N", "Other measurements"},
       {RAILHOP_FLAG(memory), nullptr, nullptr},
       {RAILHOP_FLAG(instructions), nullptr, nullptr},
@@ -256,15 +283,20 @@ Result<bool> CheckRanges(const Options& options) {
 Result<bool> CheckTogether(const Options& options) {
   const bool two = options.sides.size() > 1;
   if (options.sides.front().plugin.empty()) return Error{"--plugin FILE is missing"};
-  if (options.command.empty() != (options.at_message == 0)) {
+  const bool at = !options.at_messages.empty() || !options.at_times.empty();
+  if (options.command.empty() == at) {
     return Error{"--at-message and --run go together"};
   }
-  if (options.at_message > 0 && (options.sizes.size() > 1 || two)) {
-    return Error{"--at-message goes with one --size and one plugin"};
+  if ((at || options.seconds > 0) && (options.sizes.size() > 1 || two)) {
+    return Error{"--at-message, --at-time and --seconds go with one --size and one plugin"};
   }
-  if (options.at_message > options.count && options.at_message > 0) {
-    return Error{"--at-message: " + std::to_string(options.at_message) + " is above --count " +
-                 std::to_string(options.count)};
+  if (!options.at_messages.empty() && options.seconds == 0 &&
+      options.at_messages.back() > options.count) {
+    return Error{"--at-message: " + std::to_string(options.at_messages.back()) +
+                 " is above --count " + std::to_string(options.count)};
+  }
+  if (!options.at_times.empty() && options.seconds == 0) {
+    return Error{"--at-time goes with --seconds"};
   }
   if (options.assert_budget && options.kind == Options::Kind::kMeasure) {
     return Error{"--assert-budget goes with --instructions"};
@@ -295,7 +327,15 @@ void CopyPlain(Options* options) {
   options->group = absl::GetFlag(FLAGS_group);
   options->processes = absl::GetFlag(FLAGS_processes);
   options->bidirectional = absl::GetFlag(FLAGS_bidirectional);
-  options->at_message = absl::GetFlag(FLAGS_at_message);
+  options->seconds = absl::GetFlag(FLAGS_seconds);
+  options->mixed = absl::GetFlag(FLAGS_mixed);
+  options->gaps = absl::GetFlag(FLAGS_gaps);
+  options->gap_min_ms = absl::GetFlag(FLAGS_gap_min);
+  options->pause_every = absl::GetFlag(FLAGS_pause_every);
+  options->pause_ms = absl::GetFlag(FLAGS_pause_ms);
+  options->pause_side = absl::GetFlag(FLAGS_pause_side);
+  options->outlive = absl::GetFlag(FLAGS_outlive);
+  options->after_close = absl::GetFlag(FLAGS_after_close);
   options->command = absl::GetFlag(FLAGS_run);
   options->pairs = absl::GetFlag(FLAGS_pairs);
   options->timeout_s = absl::GetFlag(FLAGS_timeout);
@@ -315,6 +355,38 @@ Result<bool> AddSide(const char* name, const std::string& plugin, const std::str
   return true;
 }
 
+// --at-message, --at-time.
+Result<bool> ParseMoments(Options* options) {
+  const std::string messages = absl::GetFlag(FLAGS_at_message);
+  for (const std::string_view word : Split(messages, ',')) {
+    if (messages.empty()) break;
+    const Result<uint64_t> number = ParseUint(word, 1, uint64_t{1} << 40);
+    if (!number.ok()) return Error{"--at-message: " + number.error()};
+    options->at_messages.push_back(*number);
+  }
+  const std::string times = absl::GetFlag(FLAGS_at_time);
+  for (const std::string_view word : Split(times, ',')) {
+    if (times.empty()) break;
+    const std::string text(word);
+    char* end = nullptr;
+    const double time_s = strtod(text.c_str(), &end);
+    if (text.empty() || *end != 0 || !(time_s >= 0)) {
+      return Error{"--at-time: " + Quote(text) + " is no time in seconds"};
+    }
+    options->at_times.push_back(time_s);
+  }
+  if (options->at_messages.size() > kMarksMax) {
+    return Error{"--at-message: more than " + std::to_string(kMarksMax) + " of them"};
+  }
+  std::sort(options->at_messages.begin(), options->at_messages.end());
+  std::sort(options->at_times.begin(), options->at_times.end());
+  const std::string& side = options->pause_side;
+  if (side != "sender" && side != "receiver" && side != "both") {
+    return Error{"--pause-side: " + Quote(side) + " is not sender, receiver or both"};
+  }
+  return true;
+}
+
 Result<bool> ParseLists(Options* options) {
   Result<bool> side =
       AddSide("--env", absl::GetFlag(FLAGS_plugin), absl::GetFlag(FLAGS_env), options);
@@ -324,9 +396,13 @@ Result<bool> ParseLists(Options* options) {
                    options);
     if (!side.ok()) return side;
   }
+  const Result<bool> moments = ParseMoments(options);
+  if (!moments.ok()) return moments;
   std::string metric_text = absl::GetFlag(FLAGS_metric);
   const bool chosen = absl::GetFlagReflectionHandle(FLAGS_metric).DefaultValue() != metric_text;
-  if (!chosen && (options->at_message > 0 || options->processes > 2)) {
+  const bool faults =
+      !options->at_messages.empty() || !options->at_times.empty() || options->seconds > 0;
+  if (!chosen && (faults || options->processes > 2)) {
     metric_text = "bandwidth,message_rate";
   }
   const Result<std::vector<Metric>> metrics = ParseMetrics(metric_text);
@@ -425,7 +501,9 @@ std::string HelpText() {
       "of the median) and pairs.\n"
       "The last line: survived, messages, bytes, wrong_bytes, wrong_sizes, errors, "
       "longest_gap_ms,\n"
-      "longest_gap_after, problem.\n"
+      "longest_gap_after, problem, seconds, longest_turn_ms (in the calls for one connection in a\n"
+      "row, message checks included), threads_left, descriptors_left and left (their names) after\n"
+      "closing; with --outlive after_death and after_death_ms.\n"
       "\n"
       "Status: 0 all right; 1 an error, a wrong byte, above a budget; 2 a bad command line.\n";
   return text;

@@ -40,8 +40,18 @@ struct Options {
   int processes = 2;
   bool bidirectional = false;
   Check check = Check::kAuto;
-  uint64_t at_message = 0;
+  std::vector<uint64_t> at_messages;  // ascending
+  std::vector<double> at_times;       // ascending
   std::string command;
+  double seconds = 0;  // 0: by count
+  bool mixed = false;
+  std::string gaps;
+  double gap_min_ms = 1;
+  std::string after_close;
+  bool outlive = false;
+  uint64_t pause_every = 0;
+  double pause_ms = 100;
+  std::string pause_side = "both";
   int pairs = 30;
   double timeout_s = 60;
   bool assert_budget = false;

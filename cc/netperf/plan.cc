@@ -14,6 +14,7 @@ void Counts::Add(const Counts& other) {
     longest_gap_ns = other.longest_gap_ns;
     longest_gap_after = other.longest_gap_after;
   }
+  longest_turn_ns = std::max(longest_turn_ns, other.longest_turn_ns);
   if (other.start_ns != 0) {
     start_ns = start_ns == 0 ? other.start_ns : std::min(start_ns, other.start_ns);
   }

@@ -13,6 +13,7 @@
 namespace railhop::netperf {
 
 inline constexpr int kProcessesMax = 64;
+inline constexpr int kMarksMax = 64;  // messages of a leg at which the parent is told
 
 struct SessionPlan {
   std::string plugin;              // path of the .so
@@ -30,6 +31,8 @@ struct SessionPlan {
   double timeout_s = 60;       // for connecting, and without a message
   std::vector<std::pair<std::string, std::string>> environment;  // of the workers
   std::vector<std::string> hosts;  // RAILHOP_FABRIC_HOST of the processes, in turn
+  std::string gaps;                // file that long gaps are appended to; empty: none
+  bool outlive = false;            // a worker that is killed does not end what the others do
 };
 
 enum class Mode : uint32_t { kStream, kPingPong };
@@ -37,18 +40,33 @@ enum class Mode : uint32_t { kStream, kPingPong };
 // One stretch of traffic. Plain data: it goes to the workers through a socket.
 struct Leg {
   Mode mode = Mode::kStream;
-  uint64_t size = 65536;    // bytes of a message
-  uint64_t count = 1000;    // messages in all (kPingPong: round trips), rounded up to whole groups
-  int in_flight = 8;        // requests under way on a connection
-  int group = 1;            // receives in one irecv
-  bool backwards = false;   // kStream: use these connections too
-  bool check_all = true;    // every byte of every message; else the last ones and the guard zones
-  bool ragged = false;      // some messages are shorter than their receive
-  uint64_t at_message = 0;  // tell the parent when so many have been received
+  uint64_t size = 65536;   // bytes of a message
+  uint64_t count = 1000;   // messages in all (kPingPong: round trips), rounded up to whole groups
+  int in_flight = 8;       // requests under way on a connection
+  int group = 1;           // receives in one irecv
+  bool backwards = false;  // kStream: use these connections too
+  bool check_all = true;   // every byte of every message; else the last ones and the guard zones
+  bool ragged = false;     // some messages are shorter than their receive
+  bool mixed = false;      // messages of all sizes from 0 to `size`, most of them odd
+  bool endless = false;    // until Board::Stop; `count` is no bound then
+  // Tell the parent when so many have been received; ascending, 0 behind the last.
+  uint64_t marks[kMarksMax] = {};
+  int64_t gap_min_ns = 0;  // gaps from here on are written to SessionPlan::gaps
+  // After so many messages a worker stays away from the plugin for so long; 0: never.
+  uint64_t pause_every = 0;
+  int64_t pause_ns = 0;
+  bool pause_sender = false;
+  bool pause_receiver = false;
 };
 
 // Messages of a leg are numbered within their connection; some of a ragged leg are short.
 constexpr uint64_t MessageSize(const Leg& leg, uint64_t message) {
+  if (leg.mixed) {
+    const uint64_t size = leg.size;
+    const uint64_t some[] = {size, 0, size - size / 3, 1, size / 2 | 1, size / 5, size / 9 | 1};
+    const uint64_t one = some[message % 7];
+    return one < size ? one : size;
+  }
   return leg.ragged && message % 4 == 1 ? leg.size - leg.size / 3 : leg.size;
 }
 
@@ -61,6 +79,7 @@ struct Counts {
   uint64_t errors = 0;         // calls without success, processes lost, silence beyond the timeout
   int64_t longest_gap_ns = 0;  // between two messages received on one connection
   uint64_t longest_gap_after = 0;  // messages of that connection before it
+  int64_t longest_turn_ns = 0;     // in the plugin's calls for one connection, in a row
   int64_t start_ns = 0;            // first and last moment; CLOCK_MONOTONIC
   int64_t end_ns = 0;
 
@@ -72,9 +91,19 @@ struct Outcome {
   Counts counts;
   std::string problem;                 // the first thing that went wrong; empty if none
   std::vector<double> round_trips_us;  // sorted; kPingPong only
+  // SessionPlan::outlive: what the others said after a worker was killed, and how long after.
+  std::string after_death;
+  int64_t after_death_ns = 0;
 
   bool Good() const { return counts.Good() && problem.empty(); }
   double Seconds() const { return static_cast<double>(counts.end_ns - counts.start_ns) / 1e9; }
+};
+
+// What workers still had when all was closed, beyond what they had before they loaded the plugin.
+struct Leftovers {
+  int threads = 0;
+  int descriptors = 0;
+  char names[200] = {};  // of both, as far as they fit
 };
 
 // What the plugin says of itself.

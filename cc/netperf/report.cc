@@ -113,7 +113,7 @@ void Report::Print(const Figure& figure) {
   fflush(stdout);
 }
 
-void Report::PrintSummary(const Counts& counts, const std::string& problem) {
+void Report::PrintSummary(const Counts& counts, const std::string& problem, const Ending& ending) {
   EndProgress();
   const bool survived = counts.Good() && problem.empty();
   if (options_.json) {
@@ -122,6 +122,15 @@ void Report::PrintSummary(const Counts& counts, const std::string& problem) {
     line.Count("wrong_bytes", counts.wrong_bytes).Count("wrong_sizes", counts.wrong_sizes);
     line.Count("errors", counts.errors).Number("longest_gap_ms", GapMs(counts));
     line.Count("longest_gap_after", counts.longest_gap_after).Text("problem", problem);
+    line.Number("seconds", ending.seconds);
+    line.Number("longest_turn_ms", static_cast<double>(counts.longest_turn_ns) / 1e6);
+    line.Count("threads_left", static_cast<uint64_t>(ending.left.threads));
+    line.Count("descriptors_left", static_cast<uint64_t>(ending.left.descriptors));
+    line.Text("left", ending.left.names);
+    if (options_.outlive) {
+      line.Text("after_death", ending.after_death);
+      line.Number("after_death_ms", static_cast<double>(ending.after_death_ns) / 1e6);
+    }
     printf("%s\n", line.text().c_str());
   } else {
     printf("%s: %" PRIu64 " messages, %" PRIu64 " bytes, %" PRIu64 " wrong bytes, %" PRIu64

@@ -44,13 +44,21 @@ struct Figure {
   std::vector<std::pair<const char*, double>> more;  // p99_us, low, high
 };
 
+// What is told at the end beside the counts.
+struct Ending {
+  double seconds = 0;  // of all legs
+  Leftovers left;
+  std::string after_death;
+  int64_t after_death_ns = 0;
+};
+
 class Report {
  public:
   explicit Report(const Options& options) : options_(options) {}
 
   void Print(const Figure& figure);
   // The last line. `problem` empty: none.
-  void PrintSummary(const Counts& counts, const std::string& problem);
+  void PrintSummary(const Counts& counts, const std::string& problem, const Ending& ending);
 
   // Only on a terminal, over the line before.
   void Progress(const std::string& what, uint64_t received, uint64_t all);

@@ -108,7 +108,7 @@ void Session::Hear(size_t index, Note::Kind kind, const Hooks& hooks, Problem* p
     worker.note.counts.errors = 1;
     worker.answered = true;
   } else if (note.kind == Note::Kind::kAtMessage) {
-    if (hooks.at_message) hooks.at_message();
+    if (hooks.at_mark) hooks.at_mark(note.counts.messages);
     return;
   } else {
     worker.note = note;
@@ -116,18 +116,46 @@ void Session::Hear(size_t index, Note::Kind kind, const Hooks& hooks, Problem* p
     if (note.problem[0] != 0) said = Of(index, note.problem);
   }
   if (said.empty()) return;
+  const int64_t now_ns = RealClock().NowNs();
+  if (worker.gone && death_ns_ == 0) death_ns_ = now_ns;
+  if (!worker.gone && after_death_.empty()) {
+    after_death_ = said;
+    said_ns_ = now_ns;
+  }
   // A death is the reason of what others say, and what one says that was stopped is never one.
   const int weight = worker.gone ? 3 : strncmp(note.problem, "given up", 8) == 0 ? 1 : 2;
   if (weight > problem->weight) *problem = {said, weight};
+  if (plan_.outlive && worker.gone && kind == Note::Kind::kResult) return;
   if (kind != Note::Kind::kClosed) over_ = true;
   board_->GiveUp();
+}
+
+// What is due at this time; the ms until something is again.
+int Session::KeepTime(const Hooks& hooks, int64_t start_ns, size_t* timed) {
+  const double now_s = static_cast<double>(RealClock().NowNs() - start_ns) / 1e9;
+  for (; *timed < hooks.times_s.size() && hooks.times_s[*timed] <= now_s; ++*timed) {
+    hooks.at_time(hooks.times_s[*timed]);
+  }
+  double next_s = now_s + kProgressMs / 1e3;
+  if (*timed < hooks.times_s.size()) next_s = std::min(next_s, hooks.times_s[*timed]);
+  if (hooks.stop_after_s > 0) {
+    if (now_s >= hooks.stop_after_s) {
+      board_->Stop();
+    } else {
+      next_s = std::min(next_s, hooks.stop_after_s);
+    }
+  }
+  if (hooks.wants_stop && hooks.wants_stop()) board_->Stop();
+  return static_cast<int>((next_s - now_s) * 1e3) + 1;
 }
 
 std::string Session::Collect(Note::Kind kind, double limit_s, const Hooks& hooks) {
   const RealClock clock;
   Problem problem;
   const auto limit_ns = static_cast<int64_t>(limit_s * 1e9);
-  int64_t deadline = clock.NowNs() + limit_ns;
+  const int64_t start_ns = clock.NowNs();
+  int64_t deadline = start_ns + limit_ns;
+  size_t timed = 0;
   uint64_t received = 0;
   bool was_over = over_;
   while (true) {
@@ -139,9 +167,12 @@ std::string Session::Collect(Note::Kind kind, double limit_s, const Hooks& hooks
       indices.push_back(i);
     }
     if (polled.empty()) return problem.text;
-    if (poll(polled.data(), polled.size(), kProgressMs) == 0 && hooks.on_progress) {
+    const int wait_ms = std::clamp<int>(KeepTime(hooks, start_ns, &timed), 0, kProgressMs);
+    const int ready = poll(polled.data(), polled.size(), wait_ms);
+    if (ready == 0 && wait_ms == kProgressMs && hooks.on_progress) {
       hooks.on_progress(board_->received());
     }
+    if (ready < 0) continue;  // a signal: `polled` says nothing
     if (board_->received() != received && !over_) {
       received = board_->received();
       deadline = clock.NowNs() + limit_ns;
@@ -171,13 +202,19 @@ Outcome Session::Run(const Leg& leg, const Hooks& hooks) {
     outcome.counts.errors = 1;
     return outcome;
   }
-  board_->ResetReceived();
+  board_->Reset();
   netperf::Order order;
   order.kind = netperf::Order::Kind::kRun;
   order.leg = leg;
   Order(order);
   outcome.problem = Collect(Note::Kind::kResult, 2 * plan_.timeout_s, hooks);
   for (const Worker& worker : workers_) outcome.counts.Add(worker.note.counts);
+  if (death_ns_ != 0) {
+    outcome.after_death = after_death_;
+    // Its end may be heard of last.
+    outcome.after_death_ns = std::max<int64_t>(said_ns_ - death_ns_, 0);
+  }
+  if (death_ns_ != 0) over_ = true;
   if (!outcome.problem.empty() && outcome.counts.errors == 0) outcome.counts.errors = 1;
   if (leg.mode == Mode::kPingPong && outcome.problem.empty()) {
     for (uint64_t i = 0; i < leg.count; ++i) {
@@ -204,11 +241,23 @@ std::vector<Session::Growth> Session::MemoryGrowth() {
   return growths;
 }
 
-bool Session::Close(std::string* error) {
+bool Session::Close(std::string* error, const std::function<void()>& closed) {
   closed_ = true;
-  Order({});
+  netperf::Order order;
+  order.kind = netperf::Order::Kind::kClose;
+  Order(order);
   *error = Collect(Note::Kind::kClosed, kGraceS, {});
   over_ = true;
+  std::string names;
+  for (const Worker& worker : workers_) {
+    left_.threads += worker.note.left.threads;
+    left_.descriptors += worker.note.left.descriptors;
+    if (worker.note.left.names[0] != 0)
+      names += (names.empty() ? "" : ", ") + std::string(worker.note.left.names);
+  }
+  snprintf(left_.names, sizeof(left_.names), "%s", names.c_str());
+  if (closed) closed();
+  Order({});
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     if (worker.pid == 0) continue;

@@ -22,8 +22,12 @@ class Session {
  public:
   // What happens while a leg runs; each may be empty.
   struct Hooks {
-    std::function<void()> at_message;                    // leg.at_message has come
+    std::function<void(uint64_t number)> at_mark;        // a message of leg.marks has come
     std::function<void(uint64_t received)> on_progress;  // twice a second
+    std::vector<double> times_s;                         // since the leg's start; ascending
+    std::function<void(double time_s)> at_time;          // one of them has come
+    double stop_after_s = 0;                             // Leg::endless: ends it; 0: never
+    std::function<bool()> wants_stop;                    // Leg::endless: true ends it
   };
 
   // Forks and connects. Null and *error on failure. The caller must have one thread only.
@@ -37,8 +41,11 @@ class Session {
   bool over() const { return over_; }
 
   // Closes everything and waits for the workers. False and *error if a call refused or a worker
-  // died or did not come back. Afterwards the session is over.
-  bool Close(std::string* error);
+  // died or did not come back. Afterwards the session is over. `closed` is called when all is
+  // closed and the workers are still there.
+  bool Close(std::string* error, const std::function<void()>& closed = {});
+  // After Close: of all workers.
+  const Leftovers& left() const { return left_; }
 
   const PluginFacts& facts() const { return facts_; }
   // Of each process: growth of resident memory since before connecting.
@@ -69,6 +76,7 @@ class Session {
   // Until every worker has answered with `kind`, or failed, or for limit_s no message has come. The
   // first thing that went wrong, or "".
   std::string Collect(Note::Kind kind, double limit_s, const Hooks& hooks);
+  int KeepTime(const Hooks& hooks, int64_t start_ns, size_t* timed);
   // One packet of a worker, or its end.
   void Hear(size_t index, Note::Kind kind, const Hooks& hooks, Problem* problem);
   std::string Died(size_t index);
@@ -78,6 +86,10 @@ class Session {
   const std::unique_ptr<Board> board_;
   std::vector<Worker> workers_;
   PluginFacts facts_;
+  Leftovers left_;
+  int64_t death_ns_ = 0;     // of the first worker that was killed; 0: none
+  std::string after_death_;  // the first problem of one that was not killed
+  int64_t said_ns_ = 0;      // when
   bool over_ = false;
   bool closed_ = false;
 };

@@ -16,11 +16,20 @@
 #include <string>
 #include <vector>
 
+#include "cc/netperf/board.h"
 #include "cc/netperf/links.h"
 #include "cc/netperf/net_plugin.h"
 #include "cc/netperf/plan.h"
 
 namespace railhop::netperf {
+
+// A time without a message on a connection that had some before and after it; CLOCK_MONOTONIC.
+struct Gap {
+  int connection = 0;
+  uint64_t after = 0;  // messages of the connection before it
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+};
 
 // What a step came to.
 enum class Step {
@@ -38,8 +47,11 @@ class SendStream {
   bool Done() const { return done_ == groups_; }
   // The number of groups whose sends are all done.
   uint64_t done() const { return done_; }
+  int connection() const { return link_.number; }
   // No group beyond this one is posted (kPingPong).
   void set_limit(uint64_t groups) { limit_ = groups; }
+  // The leg stops: no new group but those that the receiver still waits for.
+  void MeetEnd(Board::Meeting* meeting);
   // Wrong bytes in the guard zones.
   uint64_t Finish();
   const std::string& problem() const { return problem_; }
@@ -53,8 +65,10 @@ class SendStream {
   NetPlugin& plugin_;
   Link& link_;
   const Leg leg_;
-  const uint64_t groups_;
+  uint64_t groups_;
+  const uint64_t slots_;  // that the leg uses
   uint64_t limit_;
+  bool stopping_ = false;
   uint64_t next_ = 0;  // group to post
   int next_part_ = 0;  // of it
   uint64_t done_ = 0;
@@ -72,6 +86,11 @@ class RecvStream {
   bool Done() const { return done_ == groups_; }
   uint64_t done() const { return done_; }
   void set_limit(uint64_t groups) { limit_ = groups; }
+  // The leg stops: the groups are those that either end has begun.
+  void MeetEnd(Board::Meeting* meeting);
+  // Of leg.gap_min_ns and more.
+  const std::vector<Gap>& gaps() const { return gaps_; }
+  int connection() const { return link_.number; }
   // Compares what the slots hold and the guard zones.
   void Finish();
   const std::string& problem() const { return problem_; }
@@ -86,9 +105,13 @@ class RecvStream {
   NetPlugin& plugin_;
   Link& link_;
   const Leg leg_;
-  const uint64_t groups_;
+  uint64_t groups_;
+  const uint64_t slots_;
   Counts* const counts_;
   uint64_t limit_;
+  bool stopping_ = false;
+  bool met_ = false;
+  std::vector<Gap> gaps_;
   uint64_t next_ = 0;
   uint64_t done_ = 0;
   int64_t last_ns_ = 0;

@@ -1,7 +1,10 @@
 #include "cc/netperf/traffic.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <deque>
 
 #include "cc/base/clock.h"
@@ -23,7 +26,7 @@ class Patience {
       *problem = "given up";
       return false;
     }
-    if (++turns_ % 256 != 0) return true;
+    if (++turns_ % 8 != 0) return true;  // a yield takes long on a busy machine
     const uint64_t received = board_->received();
     const int64_t now_ns = clock_.NowNs();
     if (received != received_ || since_ns_ == 0) {
@@ -48,8 +51,8 @@ class Patience {
 class LegRunner {
  public:
   LegRunner(const SessionPlan& plan, const Leg& leg, int process, Links* links, Board* board,
-            const std::function<void()>& at_message)
-      : plan_(plan), leg_(leg), process_(process), board_(board), at_message_(at_message) {
+            const std::function<void(uint64_t)>& at_mark)
+      : plan_(plan), leg_(leg), process_(process), board_(board), at_mark_(at_mark) {
     for (Link& link : links->sends()) {
       const uint64_t groups = GroupsOf(plan, leg, link.number);
       if (groups > 0) sends_.emplace_back(links->plugin(), link, leg, groups);
@@ -70,6 +73,7 @@ class LegRunner {
     if (!board_->Barrier()) return Failed("given up");
     for (SendStream& stream : sends_) result_.counts.wrong_bytes += stream.Finish();
     for (RecvStream& stream : recvs_) stream.Finish();
+    if (leg_.gap_min_ns > 0) WriteGaps();
     return result_;
   }
 
@@ -86,8 +90,43 @@ class LegRunner {
     return false;
   }
 
+  void WriteGaps() {
+    FILE* const file = fopen(plan_.gaps.c_str(), "a");
+    if (file == nullptr) {
+      Broken("cannot write " + plan_.gaps);
+      return;
+    }
+    for (const RecvStream& stream : recvs_) {
+      for (const Gap& gap : stream.gaps()) {
+        fprintf(file, "{\"connection\":%d,\"after\":%llu,\"from_ns\":%lld,\"to_ns\":%lld}\n",
+                gap.connection, static_cast<unsigned long long>(gap.after),
+                static_cast<long long>(gap.from_ns), static_cast<long long>(gap.to_ns));
+      }
+    }
+    fclose(file);
+  }
+
+  void NoteTurn(int64_t start_ns) {
+    if (!leg_.check_all) return;
+    result_.counts.longest_turn_ns =
+        std::max(result_.counts.longest_turn_ns, clock_.NowNs() - start_ns);
+  }
+
+  // The worker computes for a while.
+  void CountForPause(bool here, uint64_t messages) {
+    if (leg_.pause_every == 0 || !here) return;
+    counted_ += messages;
+    if (counted_ < leg_.pause_every) return;
+    counted_ = 0;
+    usleep(static_cast<useconds_t>(leg_.pause_ns / 1000));
+  }
+
   bool Advance(SendStream& stream, bool* moved) {
+    const int64_t start_ns = leg_.check_all ? clock_.NowNs() : 0;
+    const uint64_t before = stream.done();
     const Step step = stream.Advance();
+    NoteTurn(start_ns);
+    CountForPause(leg_.pause_sender, (stream.done() - before) * static_cast<uint64_t>(leg_.group));
     if (step == Step::kFailed) return Broken(stream.problem());
     *moved |= step == Step::kMoved;
     return true;
@@ -95,9 +134,15 @@ class LegRunner {
 
   bool Advance(RecvStream& stream, bool* moved) {
     int received = 0;
+    const int64_t start_ns = leg_.check_all ? clock_.NowNs() : 0;
     const Step step = stream.Advance(&received);
+    NoteTurn(start_ns);
+    CountForPause(leg_.pause_receiver, static_cast<uint64_t>(received));
     for (; received > 0; --received) {
-      if (board_->CountReceived() == leg_.at_message) at_message_();
+      const uint64_t number = board_->CountReceived();
+      for (int i = 0; i < kMarksMax && leg_.marks[i] != 0; ++i) {
+        if (number == leg_.marks[i]) at_mark_(number);
+      }
     }
     if (step == Step::kFailed) return Broken(stream.problem());
     *moved |= step == Step::kMoved;
@@ -119,6 +164,7 @@ class LegRunner {
     while (true) {
       bool moved = false;
       bool done = true;
+      if (leg_.endless && board_->stopping()) MeetEnds();
       for (RecvStream& stream : recvs_) {
         if (stream.Done()) continue;
         if (!Advance(stream, &moved)) return false;
@@ -132,6 +178,11 @@ class LegRunner {
       if (done) return true;
       if (!moved && !Wait(&patience)) return false;
     }
+  }
+
+  void MeetEnds() {
+    for (SendStream& stream : sends_) stream.MeetEnd(&board_->MeetingOf(stream.connection()));
+    for (RecvStream& stream : recvs_) stream.MeetEnd(&board_->MeetingOf(stream.connection()));
   }
 
   // Process 0 sends, process 1 answers; receives are posted before the message that they are for.
@@ -171,7 +222,8 @@ class LegRunner {
   const Leg& leg_;
   const int process_;
   Board* const board_;
-  const std::function<void()>& at_message_;
+  const std::function<void(uint64_t)>& at_mark_;
+  uint64_t counted_ = 0;  // messages since the last pause
   TrafficResult result_;
   // Not vectors: streams have references and cannot be moved.
   std::deque<SendStream> sends_;
@@ -195,8 +247,8 @@ uint64_t GroupsOf(const SessionPlan& plan, const Leg& leg, int number) {
 }
 
 TrafficResult RunLeg(const SessionPlan& plan, const Leg& leg, int process, Links* links,
-                     Board* board, const std::function<void()>& at_message) {
-  return LegRunner(plan, leg, process, links, board, at_message).Run();
+                     Board* board, const std::function<void(uint64_t)>& at_mark) {
+  return LegRunner(plan, leg, process, links, board, at_mark).Run();
 }
 
 }  // namespace railhop::netperf

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "cc/netperf/belongings.h"
 #include "cc/netperf/links.h"
 #include "cc/netperf/traffic.h"
 
@@ -25,9 +26,10 @@ void SetProblem(const std::string& problem, Note* note) {
 
 void RunOne(const SessionPlan& plan, const Leg& leg, int process, Links* links, Board* board,
             int socket) {
-  const TrafficResult result = RunLeg(plan, leg, process, links, board, [socket] {
+  const TrafficResult result = RunLeg(plan, leg, process, links, board, [socket](uint64_t number) {
     Note note;
     note.kind = Note::Kind::kAtMessage;
+    note.counts.messages = number;
     Tell(socket, note);
   });
   Note note;
@@ -42,6 +44,8 @@ void RunOne(const SessionPlan& plan, const Leg& leg, int process, Links* links, 
 void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGINT, SIG_IGN);  // the parent's to take
+  const Belongings before;
   for (const auto& [name, value] : plan.environment) setenv(name.c_str(), value.c_str(), 1);
   if (!plan.hosts.empty()) {
     const std::string& host = plan.hosts[static_cast<size_t>(process) % plan.hosts.size()];
@@ -67,7 +71,7 @@ void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
 
   Order order;
   while (recv(socket, &order, sizeof(order), 0) == sizeof(order)) {
-    if (order.kind == Order::Kind::kQuit) break;
+    if (order.kind == Order::Kind::kQuit || order.kind == Order::Kind::kClose) break;
     if (order.kind == Order::Kind::kRun) {
       RunOne(plan, order.leg, process, &links, board, socket);
     } else {
@@ -79,7 +83,12 @@ void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
   Note closed;
   closed.kind = Note::Kind::kClosed;
   if (!links.Close(&problem)) SetProblem(problem, &closed);
+  closed.left = before.Left();
   Tell(socket, closed);
+  // All is closed, but the process stays until others have looked at what it left.
+  while (order.kind != Order::Kind::kQuit &&
+         recv(socket, &order, sizeof(order), 0) == sizeof(order)) {
+  }
   _exit(0);
 }
 

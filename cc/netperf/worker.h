@@ -13,19 +13,19 @@ namespace railhop::netperf {
 
 // To the worker, one packet each.
 struct Order {
-  enum class Kind : uint32_t { kRun, kMemory, kQuit };
-  Kind kind = Kind::kQuit;
-  Leg leg;  // kRun
+  enum class Kind : uint32_t { kRun, kMemory, kClose, kQuit };
+  Kind kind = Kind::kQuit;  // kClose and kQuit: everything is closed; kQuit: and the process ends
+  Leg leg;                  // kRun
 };
 
 // From the worker, one packet each.
 struct Note {
   enum class Kind : uint32_t {
     kReady,      // connected; facts, resident
-    kAtMessage,  // message leg.at_message has come
+    kAtMessage,  // a message of leg.marks has come; counts.messages is its number
     kResult,     // of a leg; counts, problem
     kMemory,     // resident
-    kClosed,     // all closed; problem if something refused
+    kClosed,     // all closed; left; problem if something refused
     kFailed      // over; problem
   };
   Kind kind = Kind::kFailed;
@@ -33,6 +33,7 @@ struct Note {
   Counts counts;
   Resident before;    // connecting
   Resident resident;  // now
+  Leftovers left;
   char problem[400] = {};
 };
 
