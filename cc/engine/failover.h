@@ -104,6 +104,7 @@ class Failover {
   const char* resumed_row() const { return resumed_row_; }
 
  private:
+  friend class FailoverState;  // tests: all of it as text
   struct Facts;
 
   void Take(const FailoverEvent& event, std::vector<FailoverAction>* actions);
