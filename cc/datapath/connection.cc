@@ -163,7 +163,7 @@ void Connection::SetRoute(absl::Span<const uint8_t> lanes) {
     route_list_.push_back(lane);
   }
   RouteChanged();
-  if ((attention_ & (kWaiting | kFailed)) == kWaiting) PostWaiting();
+  Settle(false);
 }
 
 void Connection::Suspect(uint32_t lane) {
@@ -210,7 +210,7 @@ void Connection::Observe(std::vector<LaneView>* views) {
   views->clear();
   ConnectionGuard guard(&lock_);
   PollAll();
-  if ((attention_ & (kWaiting | kFailed | kNoRoute)) == kWaiting) PostWaiting();
+  Settle(true);
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     if (lane.state == LaneState::kFree) continue;

@@ -222,11 +222,16 @@ class Connection {
 
   // Entries taken from a completion queue at once.
   static constexpr int kPollBatch = 8;
+  // More than a completion queue of 128 lanes can hold.
+  static constexpr uint32_t kBatchesMax = 16384;
 
-  // Takes everything that has completed (at most a bounded number of batches).
+  // Takes everything that has completed.
   virtual void PollAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) = 0;
-  // Posts what waits for a lane.
+  // Posts what waits for a lane; there is a route.
   virtual void PostWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) = 0;
+  // What is due when the connection is not as usual: posts what waits, and confirmations. idle:
+  // NCCL has nothing else to do here, so a confirmation is not going to ride on an entry.
+  virtual void Settle(bool idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) = 0;
   // Receiver: posts the receives of a new lane, or one marker.
   virtual bool PostReceives(Lane* lane, uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) = 0;
   virtual bool has_receives() const = 0;

@@ -24,7 +24,7 @@ int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     return nic->post_send_error;
   }
   for (; wr != nullptr; wr = wr->next) {
-    PostedSend posted = {.qp = qp, .request = *wr, .sge = {}, .copy = {}};
+    PostedSend posted = {.qp = qp, .request = *wr, .sge = {}, .copy = {}, .is_lost = false};
     if (wr->num_sge > 0) posted.sge = wr->sg_list[0];
     if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
       const auto* data = reinterpret_cast<const uint8_t*>(posted.sge.addr);

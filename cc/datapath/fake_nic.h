@@ -20,6 +20,7 @@ struct PostedSend {
   ibv_send_wr request = {};
   ibv_sge sge = {};           // zeros if it has none
   std::vector<uint8_t> copy;  // of the data, if it was posted inline
+  bool is_lost = false;       // on the wire: never acknowledged
 };
 
 // A queue pair that exists: what the NIC knows of it.

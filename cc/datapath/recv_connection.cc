@@ -59,7 +59,7 @@ void RecvConnection::PollAll() {
     ibv_wc completions[kPollBatch];
     const Polled polled = polled_[i];
     // As many as its queue can hold; what a peer sends meanwhile is for the next time.
-    for (uint32_t batch = 0; batch < kLanesMax; ++batch) {
+    for (uint32_t batch = 0; batch < kBatchesMax; ++batch) {
       const int count = polled.cq->Poll(kPollBatch, completions);
       if (count != 0) Take(completions, count, polled.slot);
       if (count < kPollBatch) break;
@@ -517,10 +517,10 @@ ResumeResult RecvConnection::Resume(const SenderRecord& record, absl::Span<const
                                     uint32_t epoch) {
   ConnectionGuard guard(&lock_);
   ResumeResult result;
-  // It has sent all that is complete, and nothing that was not announced.
+  // It has sent nothing that was not announced. The record may be older than our ledger.
   result.sequence = record.next_sequence;
   const bool is_possible =
-      record.next_sequence >= CompleteBelow() && record.next_sequence <= next_sequence_ &&
+      record.next_sequence >= kFirstSequence && record.next_sequence <= next_sequence_ &&
       std::all_of(record.announcements.begin(), record.announcements.end(),
                   [this](uint64_t sequence)
                       ABSL_NO_THREAD_SAFETY_ANALYSIS { return sequence < next_sequence_; });

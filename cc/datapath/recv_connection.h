@@ -118,12 +118,10 @@ class RecvConnection final : public Connection {
   bool MayReplace(uint32_t slot) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void Replaced(uint32_t slot, bool is_same) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
-  // What is due when the connection is not as usual. idle: NCCL has nothing else to do here, so a
-  // confirmation is not going to ride on an entry.
-  void Settle(bool idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Settle(bool idle) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // NCCL waits for nothing.
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // The same before a new receive. False: return *outcome.
+  // Settles before a new receive. False: return *outcome.
   bool Attend(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // Keys of one receive into its entry, the epoch last. False: no device in the route has any.
   bool FillKeys(CtsEntry* entry, const MemoryKeys* keys) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);

@@ -56,7 +56,7 @@ void SendConnection::PollAll() {
     ibv_wc completions[kPollBatch];
     const Polled polled = polled_[i];
     // As many as its queue can hold; what a peer sends meanwhile is for the next time.
-    for (uint32_t batch = 0; batch < kLanesMax; ++batch) {
+    for (uint32_t batch = 0; batch < kBatchesMax; ++batch) {
       const int count = polled.cq->Poll(kPollBatch, completions);
       if (count != 0) Take(completions, count, polled.slot);
       if (count < kPollBatch) break;
@@ -103,14 +103,14 @@ bool SendConnection::HasRoom(const StripePlan& plan) {
   return true;
 }
 
-void SendConnection::Settle() {
+void SendConnection::Settle(bool) {
   if ((attention_ & kFailed) != 0) return;
   if ((attention_ & (kWaiting | kNoRoute)) == kWaiting) PostWaiting();
   if ((attention_ & kConfirms) != 0) TakeConfirmations();
 }
 
 bool SendConnection::Attend(Outcome* outcome) {
-  Settle();
+  Settle(false);
   *outcome = NotNow();
   return *outcome == Outcome::kOk && (attention_ & kNoRoute) == 0;
 }
@@ -303,7 +303,7 @@ Outcome SendConnection::Test(SendRequest* request, int* done, int* size) {
     if (!request->done) {
       if (attention_ == 0) [[likely]]
         return Outcome::kOk;
-      Settle();
+      Settle(false);
       if (!request->done) return NotNow();
     }
   }
@@ -316,7 +316,7 @@ Outcome SendConnection::Test(SendRequest* request, int* done, int* size) {
 Outcome SendConnection::Poll() {
   ConnectionGuard guard(&lock_);
   PollLocked();
-  Settle();
+  Settle(false);
   return NotNow();
 }
 
@@ -473,7 +473,9 @@ bool SendConnection::IsPossible(const OpenTransfer& open) {
   if (receives < 1 || receives > kReceivesMax) return false;
   if (HasArrived(group[0], open.sequence) && group[0].receives != receives) return false;
   for (uint32_t i = 0; i < kReceivesMax; ++i) {
-    const bool sent = requests_[slot * kReceivesMax + i].sequence == open.sequence;
+    const uint64_t here = requests_[slot * kReceivesMax + i].sequence;
+    if (here > open.sequence) continue;  // the record is older: it has completed since
+    const bool sent = here == open.sequence;
     if (i >= receives) {
       if (sent) return false;
     } else if (sent) {
@@ -485,20 +487,27 @@ bool SendConnection::IsPossible(const OpenTransfer& open) {
   return true;
 }
 
-bool SendConnection::IsPossible(const ReceiverRecord& record, uint64_t* sequence) {
+bool SendConnection::IsPossible(const ReceiverRecord& record, const LaneSet& lanes,
+                                uint64_t* sequence) {
   const uint64_t below = record.complete_below;
   const uint64_t next = record.next_sequence;
   *sequence = next;
   if (below < kFirstSequence || below > next || next - below > kSlots) return false;
-  if (next < next_sequence_ + (matched_ != 0 ? 1 : 0) || below > next_sequence_) return false;
+  if (below > next_sequence_) return false;
   const auto is_open = [&record](uint64_t s) {
     return std::any_of(record.open.begin(), record.open.end(),
                        [s](const OpenTransfer& open) { return open.sequence == s; });
   };
-  for (uint32_t i = 0; waiting_count_ > 0 && i < kRequests; ++i) {
+  for (uint32_t i = 0; i < kRequests; ++i) {
     *sequence = requests_[i].sequence;
     // Complete, though something of it is not even posted.
-    if ((waiting_[i].stripes[0] | waiting_[i].stripes[1]) != 0 && !is_open(*sequence)) return false;
+    if (waiting_count_ > 0 && (waiting_[i].stripes[0] | waiting_[i].stripes[1]) != 0 &&
+        *sequence < next && !is_open(*sequence)) {
+      return false;
+    }
+    // Not announced, though we were sending it before the fence. What went over other lanes may
+    // have been announced after the record was made.
+    if (*sequence >= next && WentOver(i, lanes)) return false;
   }
   size_t at = 0;
   for (uint64_t s = below; s < next; ++s) {
@@ -511,6 +520,13 @@ bool SendConnection::IsPossible(const ReceiverRecord& record, uint64_t* sequence
     }
   }
   return at == record.open.size();
+}
+
+bool SendConnection::WentOver(uint32_t index, const LaneSet& lanes) {
+  const uint32_t stripes = PlanStripes(requests_[index].size, rules_.lanes_per_send).stripes;
+  const uint8_t* const went_over = LanesOf(index, stripes);
+  return std::any_of(went_over, went_over + stripes,
+                     [&lanes](uint8_t lane) { return lane != kNoLane && lanes.Has(lane); });
 }
 
 bool SendConnection::Compare(uint32_t index, const OpenReceive* open, const LaneSet& lanes,
@@ -567,11 +583,11 @@ bool SendConnection::CompareAll(const ReceiverRecord& record, const LaneSet& lan
 ResumeResult SendConnection::Resume(const ReceiverRecord& record, absl::Span<const LaneRef> lanes) {
   ConnectionGuard guard(&lock_);
   ResumeResult result;
-  if (!IsPossible(record, &result.sequence)) {
+  const LaneSet fenced = FencedOf(lanes);
+  if (!IsPossible(record, fenced, &result.sequence)) {
     result.status = ResumeResult::Status::kLie;
     return result;
   }
-  const LaneSet fenced = FencedOf(lanes);
   if (!CompareAll(record, fenced, false, &result)) return result;
   confirmed_below_ = std::max(confirmed_below_, record.complete_below);
   CompareAll(record, fenced, true, &result);
@@ -579,7 +595,7 @@ ResumeResult SendConnection::Resume(const ReceiverRecord& record, absl::Span<con
     if (request.kind == Request::kSend && request.missing == 0) Acknowledged(&request);
   }
   Free(fenced);
-  Settle();
+  Settle(false);
   return result;
 }
 

@@ -64,7 +64,8 @@ class SendConnection final : public Connection {
   // ---- After a fence. Any thread.
 
   SenderRecord Record();
-  // Compares what went over these lanes, which are fenced at both ends, with the receiver's record:
+  // Compares what went over these lanes, which are fenced at both ends, with the receiver's record,
+  // which was made after its fence, when we had stopped posting to them:
   // what has arrived is done, what is missing is posted again once a lane is there for it. Stripes
   // on other lanes are not touched. The places are free afterwards. Lanes of another epoch are left
   // out. With kLost or kLie nothing has changed.
@@ -87,9 +88,8 @@ class SendConnection final : public Connection {
   bool MayReplace(uint32_t) override { return true; }
   void Replaced(uint32_t, bool) override {}
 
-  // What is due when the connection is not as usual: posts what waits, takes confirmations.
-  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // The same before a new send. False: return *outcome.
+  void Settle(bool idle) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Settles before a new send. False: return *outcome.
   bool Attend(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // All but the commonest way: something to attend to, or the receive is there.
   Outcome SendNow(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
@@ -141,9 +141,11 @@ class SendConnection final : public Connection {
     return waiting_ != nullptr && (waiting_[index].stripes[stripe / 64] >> stripe % 64 & 1) != 0;
   }
 
-  // Whether the record can be true, given what we have sent; if not, *sequence shows it.
-  bool IsPossible(const ReceiverRecord& record, uint64_t* sequence)
+  // Whether the record can be true, given what we have sent; if not, *sequence shows it. It may be
+  // older than our ledger as far as other lanes are concerned.
+  bool IsPossible(const ReceiverRecord& record, const LaneSet& lanes, uint64_t* sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  bool WentOver(uint32_t index, const LaneSet& lanes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool IsPossible(const OpenTransfer& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool IsPossible(const OpenReceive& open, uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // All sends, as Compare.

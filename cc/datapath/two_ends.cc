@@ -255,8 +255,8 @@ void TwoEnds::Carry(FakeNic* nic, size_t index, Fate fate) {
     if ((packet.request.send_flags & IBV_SEND_SIGNALED) != 0) nic->Complete(packet);
     return;
   }
-  // Lost: it stays outstanding until its queue pair goes to ERR. A mark keeps it from being acked.
-  packet.request.next = &packet.request;
+  // It stays outstanding until its queue pair goes to ERR.
+  packet.is_lost = true;
   nic->unacknowledged.push_back(std::move(packet));
 }
 
@@ -309,7 +309,7 @@ bool AcknowledgeOne(FakeNic* nic, ibv_qp* qp) {
   for (size_t i = 0; i < nic->unacknowledged.size(); ++i) {
     const PostedSend& packet = nic->unacknowledged[i];
     if (packet.qp != qp) continue;
-    if (packet.request.next == &packet.request) return false;
+    if (packet.is_lost) return false;
     if ((packet.request.send_flags & IBV_SEND_SIGNALED) != 0) nic->Complete(packet);
     nic->unacknowledged.erase(nic->unacknowledged.begin() + static_cast<ptrdiff_t>(i));
     return true;
@@ -460,8 +460,11 @@ void TwoEnds::Forget(size_t offset, size_t size) {
   memset(to.data() + kGuard + offset, kUntouched, size);
 }
 
-std::string TwoEnds::Check() const {
-  for (size_t i = 0; i < to.size(); ++i) {
+std::string TwoEnds::CheckRange(size_t offset, size_t size, size_t around) const {
+  const size_t first = kGuard + offset - around;
+  const size_t last = kGuard + offset + size + around;
+  if (memcmp(&to[first], &expected_[first], last - first) == 0) return "";
+  for (size_t i = first; i < last; ++i) {
     if (to[i] != expected_[i]) {
       return absl::StrCat("byte ", static_cast<int64_t>(i) - static_cast<int64_t>(kGuard), " is ",
                           to[i], ", not ", expected_[i]);

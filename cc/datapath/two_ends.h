@@ -89,7 +89,9 @@ class TwoEnds {
   // Expect, the guards around, and untouched bytes elsewhere.
   void Expect(size_t offset, size_t from, size_t size);
   void Forget(size_t offset, size_t size);  // it will be received into again
-  std::string Check() const;
+  std::string Check() const { return CheckRange(0, to.size() - 2 * kGuard, kGuard); }
+  // The same of a part, with so many bytes around.
+  std::string CheckRange(size_t offset, size_t size, size_t around = 0) const;
 
   std::vector<std::unique_ptr<FakeNic>> sender_nics, receiver_nics;
   std::unique_ptr<SendConnection> send;
