@@ -2,6 +2,8 @@
 #ifndef RAILHOP_CC_CONTROL_BYTE_STREAM_H_
 #define RAILHOP_CC_CONTROL_BYTE_STREAM_H_
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,6 +41,13 @@ class TcpStream : public ByteStream {
   // `where` is the address that was called, or that called.
   TcpStream(TcpSocket socket, const SocketAddress& where)
       : socket_(std::move(socket)), where_(where) {}
+  // The other end learns of it even if a child that was forked has the descriptor too; from such a
+  // child it learns nothing.
+  ~TcpStream() override {
+    if (getpid() == owner_) socket_.ShutdownBoth();
+  }
+  TcpStream(const TcpStream&) = delete;
+  TcpStream& operator=(const TcpStream&) = delete;
 
   Progress FinishConnect() override { return socket_.FinishConnect(); }
   Progress Send(const uint8_t* data, size_t size, size_t* moved) override {
@@ -54,6 +63,7 @@ class TcpStream : public ByteStream {
   int error() const override { return socket_.error(); }
 
  private:
+  const pid_t owner_ = getpid();
   TcpSocket socket_;
   const SocketAddress where_;
 };

@@ -68,6 +68,12 @@ void SessionCaller::Start(int64_t at_ns, bool fresh, bool eager) {
   }
 }
 
+void SessionCaller::Hurry(int64_t now_ns) {
+  if (state_ != State::kPausing) return;
+  round_ = 0;
+  due_ = std::min(due_, now_ns + setup_.prng->Between(1, kPauseFirstNs));
+}
+
 void SessionCaller::Stop() {
   link_ = nullptr;
   state_ = State::kStopped;

@@ -56,8 +56,9 @@ class SessionCaller {
   // Calls from `at_ns` on. `fresh`: all that was known of refusals is of the past. `eager`: with
   // short pauses again.
   void Start(int64_t at_ns, bool fresh, bool eager);
+  // There is news that makes a call worth while: a pause ends soon. A call under way goes on.
+  void Hurry(int64_t now_ns);
   void Stop();
-  bool active() const { return state_ != State::kStopped; }
   // While a session over a lane is there only TCP is wanted.
   void AvoidLanes(bool avoid) { avoid_lanes_ = avoid; }
 

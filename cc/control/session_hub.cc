@@ -1,5 +1,7 @@
 #include "cc/control/session_hub.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -48,6 +50,7 @@ absl::Span<const uint8_t> BytesOf(const std::string& bytes) {
 
 SessionHub::SessionHub(const SessionHubOptions& options)
     : options_(options),
+      owner_(getpid()),
       prng_(options.seed),
       lanes_(options.carrier != nullptr ? std::make_unique<LaneStreams>(options.carrier) : nullptr),
       setup_({.self = options.self,
@@ -58,6 +61,7 @@ SessionHub::SessionHub(const SessionHubOptions& options)
       door_(options.self, options.sockets, &polls_) {}
 
 SessionHub::~SessionHub() {
+  if (getpid() != owner_) return;
   for (auto& [id, peer] : peers_) SayGoodbye(&peer);
   StepFarewells(now_ns_);
 }
@@ -97,9 +101,8 @@ void SessionHub::Add(engine::InstanceId peer, engine::ConnectionId connection, c
   if (!IsSelf(peer)) {
     Peer& state = peers_.try_emplace(peer, setup_, peer).first->second;
     if (!addresses.empty()) state.caller.SetAddresses(addresses);
-    if (!state.is_new && state.session == nullptr) {
-      state.caller.Start(now_ns_, /*fresh=*/false, /*eager=*/true);
-    }
+    // It may be the one that the peer knows. The larger one keeps to its wait.
+    if (!state.is_new && options_.self < peer) state.caller.Hurry(now_ns_);
     connections = &state.connections;
   }
   SharedConnection& shared = (*connections)[connection];

@@ -14,6 +14,8 @@
 #ifndef RAILHOP_CC_CONTROL_SESSION_HUB_H_
 #define RAILHOP_CC_CONTROL_SESSION_HUB_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -64,7 +66,7 @@ struct SessionHubCounters {
 class SessionHub : public Channel {
  public:
   explicit SessionHub(const SessionHubOptions& options);
-  // Says Goodbye to whom it still has a session with.
+  // Says Goodbye to whom it still has a session with; in a child that was forked, to nobody.
   ~SessionHub() override;
   SessionHub(const SessionHub&) = delete;
   SessionHub& operator=(const SessionHub&) = delete;
@@ -136,6 +138,7 @@ class SessionHub : public Channel {
   void UpdateDue();
 
   const SessionHubOptions options_;
+  const pid_t owner_;
   Prng prng_;
   PollSet polls_;
   std::unique_ptr<LaneStreams> lanes_;

@@ -1,5 +1,8 @@
 #include "cc/control/session_hub.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -115,6 +118,20 @@ TEST_F(HubTest, ConnectionClosedAtTheOtherEnd_CallerTriesAnother) {
   EXPECT_LE(world_.now() - before, 3 * kNsPerSecond);
 }
 
+// Connections that are made one after the other must not break off the call that is under way.
+TEST_F(HubTest, ManyConnectionsAddedMeanwhile_TheCallGoesOn) {
+  Host* const a = world_.Add(1);
+  Host* const b = world_.Add(2);
+  const std::vector<SocketAddress> at_b = b->Addresses();
+  for (engine::ConnectionId id = 1; id <= 100 && !BothUp(a, b); ++id) {
+    a->hub().Add(2, id, SecretOf(id), at_b);
+    b->hub().Add(1, id, SecretOf(id), a->Addresses());
+    a->Poll(world_.now());
+    if (id % 2 == 0) b->Poll(world_.now());
+  }
+  EXPECT_TRUE(BothUp(a, b));
+}
+
 TEST_F(HubTest, WrongSecret_NeverUpAndCounted) {
   Host* const a = world_.Add(1);
   Host* const b = world_.Add(2);
@@ -189,6 +206,29 @@ TEST_F(HubTest, HubEnds_GoodbyeThenDead) {
   }
   world_.RunFor(60 * kNsPerSecond);
   EXPECT_EQ(a->Deaths(2), 1u) << "told once";
+}
+
+// A child that was forked has all descriptors, and whatever it does with its copy of the hub, the
+// parent's sessions stay.
+TEST_F(HubTest, HubEndsInAForkedChild_SessionsStay) {
+  Host* const a = world_.Add(1);
+  Host* const b = world_.Add(2);
+  Join(a, b, kOne);
+  ASSERT_TRUE(world_.Run([&] { return BothUp(a, b); }));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    a->End();
+    b->End();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  world_.RunFor(5 * kNsPerSecond);
+  ExpectTalk(a, b, 1);
+  EXPECT_EQ(a->news.size(), 1u) << a->LastText();
+  EXPECT_EQ(b->news.size(), 1u) << b->LastText();
 }
 
 // ---- Those who are not there, or are not who they should be.

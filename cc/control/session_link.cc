@@ -14,7 +14,7 @@ constexpr int kEventsMax = 256;
 
 }  // namespace
 
-PollSet::PollSet() : fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+PollSet::PollSet() : owner_(getpid()), fd_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 PollSet::~PollSet() {
   if (fd_ >= 0) close(fd_);
@@ -31,7 +31,9 @@ void PollSet::WantWrite(int fd, SessionLink* link, bool wanted) {
   epoll_ctl(fd_, EPOLL_CTL_MOD, fd, &event);
 }
 
-void PollSet::Remove(int fd) { epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr); }
+void PollSet::Remove(int fd) {
+  if (getpid() == owner_) epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
+}
 
 std::vector<SessionLink*> PollSet::Ready(bool* listener) {
   *listener = false;

@@ -3,6 +3,8 @@
 #ifndef RAILHOP_CC_CONTROL_SESSION_LINK_H_
 #define RAILHOP_CC_CONTROL_SESSION_LINK_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +38,7 @@ class PollSet {
   std::vector<SessionLink*> Ready(bool* listener);
 
  private:
+  const pid_t owner_;  // a child that was forked shares the set, and must not change it
   int fd_ = -1;
 };
 

@@ -144,6 +144,8 @@ SocketAddress TcpSocket::PeerAddress() const {
 
 void TcpSocket::ShutdownWrite() { shutdown(fd_, SHUT_WR); }
 
+void TcpSocket::ShutdownBoth() { shutdown(fd_, SHUT_RDWR); }
+
 void TcpSocket::Close() {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;

@@ -48,6 +48,8 @@ class TcpSocket {
   int fd() const { return fd_; }
   // No more is sent; what was sent still goes.
   void ShutdownWrite();
+  // Nor is anything taken in: as Close, but for every process that has the descriptor.
+  void ShutdownBoth();
   SocketAddress LocalAddress() const;
   SocketAddress PeerAddress() const;
   void Close();
