@@ -280,6 +280,12 @@ class Driver {
   std::map<engine::InstanceId, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   std::map<int, LocalPort> ports_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Episode> episodes_ ABSL_GUARDED_BY(mutex_);
+  // Ports that connections have gone back to, to be told in one line once all have.
+  struct Return {
+    int connections = 0;
+    int64_t last = 0;
+  };
+  std::map<int, Return> returns_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_episode_ ABSL_GUARDED_BY(mutex_) = 0;
   // Lanes that are being fenced, and links that drain: looked at in every Step.
   std::set<std::pair<engine::EndId, engine::LaneId>> fences_ ABSL_GUARDED_BY(mutex_);

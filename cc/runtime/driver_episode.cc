@@ -25,10 +25,11 @@ namespace {
 
 constexpr int64_t kFencePauseNs = 100'000;
 constexpr int64_t kFencePauseMaxNs = 5'000'000;
+// Connections that go back to a port within this of each other are told of in one line.
+constexpr int64_t kReturnQuietNs = 100'000'000;
 constexpr int64_t kHeldPauseNs = 1'000'000'000;
 // Saying again what has had no answer though a session is there.
 constexpr int64_t kRepeatNs = 1'000'000'000;
-constexpr int64_t kRepeatMaxNs = 30'000'000'000;
 
 std::vector<datapath::LaneRef> Refs(const LaneIds& lanes) {
   std::vector<datapath::LaneRef> refs;
@@ -598,6 +599,17 @@ void Driver::TellEpisodes() {
     }
   }
   for (const uint64_t id : ended) episodes_.erase(id);
+  for (auto it = returns_.begin(); it != returns_.end();) {
+    const int64_t due = it->second.last + kReturnQuietNs;
+    if (now_ < due) {
+      Schedule(due);
+      ++it;
+      continue;
+    }
+    RAILHOP_LOG(kInfo, "%s: %d connection(s) are back on it", PortName(it->first).c_str(),
+                it->second.connections);
+    it = returns_.erase(it);
+  }
 }
 
 }  // namespace railhop::runtime

@@ -239,6 +239,15 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
     }
     SetRoute(link.get(), std::move(route));
     if (!surplus.empty() && link->machine.phase() == FailoverPhase::kRunning) {
+      for (const LaneId& id : used) {
+        const LinkLane& lane = link->lanes[id];
+        if (lane.path.local == wish.base[static_cast<size_t>(lane.base)].local) {
+          Return& back = returns_[lane.path.local];
+          ++back.connections;
+          back.last = now_;
+          break;
+        }
+      }
       RetireLanes(link.get(), surplus, Cause::kFailBack);
     }
     if (!missing.empty() && link->offer == nullptr) {
