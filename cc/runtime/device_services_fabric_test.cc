@@ -66,7 +66,9 @@ class Devices {
 class Probers : public testing::Test {
  protected:
   Probers() {
-    for (const engine::InstanceId id : {kOne, kTwo}) Make(id, ProberOptions{.stall_ns = 100 * kMs});
+    for (const engine::InstanceId id : {kOne, kTwo}) {
+      Make(id, ProberOptions{.self = id, .stall_ns = 100 * kMs});
+    }
   }
   ~Probers() override {
     probers_.clear();
@@ -261,6 +263,88 @@ TEST_F(Probers, Forgotten_NothingIsLeft) {
   probers_[kTwo]->Forget(kOne);
   EXPECT_EQ(probers_[kOne]->counters().open_now, 0);
   EXPECT_EQ(probers_[kTwo]->counters().granted_now, 0);
+}
+
+// ---- Control messages over the queue pairs of probes.
+
+class Carried : public Probers {
+ protected:
+  // Says `text` from one to the other; what has come in one generation.
+  std::string Carry(engine::InstanceId from, engine::InstanceId to, const std::string& text) {
+    control::LaneCarrier* const sender = probers_[from]->carrier();
+    control::LaneCarrier* const receiver = probers_[to]->carrier();
+    const uint64_t generation = sender->Generation(to);
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
+    size_t sent = 0;
+    std::string came;
+    WaitFor([&] {
+      Step();
+      sent += sender->Send(to, generation, {bytes + sent, text.size() - sent});
+      control::LaneCarrier::Chunk chunk;
+      while (receiver->Receive(&chunk)) {
+        EXPECT_EQ(chunk.peer, from);
+        if (chunk.generation != last_generation_) came.clear();
+        last_generation_ = chunk.generation;
+        came.append(chunk.bytes.begin(), chunk.bytes.end());
+      }
+      return came.size() >= text.size() || sender->Generation(to) != generation;
+    });
+    return came;
+  }
+  static std::string Text(size_t size, char first) {
+    std::string text(size, ' ');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(first + i % 251);
+    return text;
+  }
+
+  uint64_t last_generation_ = 0;
+};
+
+TEST_F(Carried, BytesBothWays_OverTheQueuePairOfTheSmallerId) {
+  EXPECT_EQ(probers_[kOne]->carrier()->Generation(kTwo), 0u);
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  const std::string there = Text(100'000, 'a');
+  const std::string back = Text(70'001, 'b');
+  EXPECT_EQ(Carry(kOne, kTwo, there), there);
+  EXPECT_EQ(Carry(kTwo, kOne, back), back);
+  EXPECT_EQ(Carry(kOne, kTwo, "x"), "x");
+  EXPECT_GE(probers_[kTwo]->counters().carried_bytes, 70'001u);
+  // And it is still a probe.
+  EXPECT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  EXPECT_EQ(probers_[kOne]->counters().opened, 1u);
+}
+
+TEST_F(Carried, NobodyListens_SenderStopsAndProbesGoOn) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  control::LaneCarrier* const sender = probers_[kOne]->carrier();
+  const std::vector<uint8_t> bytes(10'000, 7);
+  const uint64_t generation = sender->Generation(kTwo);
+  const size_t taken = sender->Send(kTwo, generation, bytes);
+  EXPECT_GT(taken, 0u);
+  EXPECT_LT(taken, 2'000u);
+  // The peer's software stands still: its NIC answers all the same.
+  const int64_t now = clock_.NowNs();
+  probers_[kOne]->Send(kTwo, {0, 1}, false, now, now + 5'000 * kMs);
+  EXPECT_TRUE(WaitFor([&] {
+    for (const Prober::Result& result : probers_[kOne]->Poll(clock_.NowNs())) {
+      if (result.answered) return true;
+    }
+    return false;
+  }));
+  EXPECT_EQ(sender->Send(kTwo, generation, bytes), 0u);
+}
+
+TEST_F(Carried, QueuePairLost_AnotherGeneration) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  EXPECT_EQ(Carry(kOne, kTwo, "hello"), "hello");
+  const uint64_t before = probers_[kOne]->carrier()->Generation(kTwo);
+  ASSERT_TRUE(Probe({2, 3}, false, 5'000 * kMs).answered);
+  EXPECT_EQ(probers_[kOne]->carrier()->Generation(kTwo), before);
+  probers_[kOne]->Unwant(kTwo, {0, 1});
+  Step();
+  EXPECT_GT(probers_[kOne]->carrier()->Generation(kTwo), before);
+  EXPECT_EQ(probers_[kOne]->carrier()->Send(kTwo, before, std::vector<uint8_t>{1}), 0u);
+  EXPECT_EQ(Carry(kOne, kTwo, "again"), "again");
 }
 
 // A job that hangs holds up no result.

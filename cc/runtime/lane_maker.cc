@@ -8,14 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/status_macros.h"
 #include "cc/verbs/context.h"
+#include "cc/verbs/verbs_error.h"
 
 namespace railhop::runtime {
 namespace {
 
 constexpr uint32_t kInlineBytes = sizeof(datapath::CtsEntry);
 constexpr uint32_t k24Bits = 0xffffff;
-// Probes that one queue pair has under way.
-constexpr uint32_t kProbesPosted = 8;
+// Probes that one queue pair has under way, at most.
+constexpr uint32_t kProbesPosted = 4;
 // As often as the field can say: a probe's time is told by `timeout` alone.
 constexpr int kProbeRetries = 7;
 
@@ -300,16 +301,47 @@ absl::StatusOr<LaneMaker::MadeProbe> LaneMaker::MakeProbe(const PhysicalDevice& 
     return absl::FailedPreconditionError(absl::StrCat(PortName(device), ": ", probe.port.doubt));
   }
   RAILHOP_ASSIGN_OR_RETURN(const uint16_t pkey_index, FindPkey(device, rules_, pkey));
-  RAILHOP_ASSIGN_OR_RETURN(probe.cq,
-                           verbs::CompletionQueue::Create(device.context, kProbesPosted + 1));
-  RAILHOP_ASSIGN_OR_RETURN(probe.lane.qp, verbs::QueuePair::Create(device.context, probe.cq.get(),
-                                                                   {.send_requests = kProbesPosted,
-                                                                    .receive_requests = 1,
-                                                                    .inline_bytes = 0}));
+  constexpr uint32_t kSends = kProbesPosted + kProbeBuffers;
+  probe.memory = std::make_unique<ProbeMemory>();
+  // A device without room for it can be probed all the same.
+  absl::StatusOr<std::unique_ptr<verbs::MemoryRegion>> region =
+      verbs::MemoryRegion::Register(device.context, probe.memory.get(), sizeof(ProbeMemory), false);
+  if (region.ok()) probe.region = *std::move(region);
+  RAILHOP_ASSIGN_OR_RETURN(
+      probe.cq, verbs::CompletionQueue::Create(device.context, kSends + kProbeBuffers + 1));
+  RAILHOP_ASSIGN_OR_RETURN(
+      probe.lane.qp,
+      verbs::QueuePair::Create(
+          device.context, probe.cq.get(),
+          {.send_requests = kSends, .receive_requests = kProbeBuffers, .inline_bytes = 0}));
   RAILHOP_RETURN_IF_ERROR(probe.lane.qp->ToInit(
       {.port = device.port, .pkey_index = pkey_index, .access = IBV_ACCESS_REMOTE_WRITE}));
+  for (uint32_t i = 0; probe.region != nullptr && i < kProbeBuffers; ++i) {
+    const int error = PostProbeReceive(&probe, i);
+    if (error != 0) return verbs::VerbsError(device.name, "ibv_post_recv", error);
+  }
   probe.lane.start_psn = RandomPsn();
   return probe;
+}
+
+int LaneMaker::PostProbeReceive(MadeProbe* probe, uint32_t index) {
+  ibv_sge buffer = {.addr = reinterpret_cast<uintptr_t>(probe->memory->received[index]),
+                    .length = kProbeBufferBytes,
+                    .lkey = probe->region->local_key()};
+  ibv_recv_wr request = {.wr_id = index, .next = nullptr, .sg_list = &buffer, .num_sge = 1};
+  return probe->lane.qp->PostReceive(&request);
+}
+
+void LaneMaker::MadeProbe::End() {
+  if (lane.qp != nullptr && !lane.qp->Destroy().ok()) {
+    // Nothing says that the device has let go of it.
+    static_cast<void>(memory.release());
+    if (region != nullptr) region->Abandon();
+  }
+  lane.qp.reset();
+  cq.reset();
+  region.reset();
+  memory.reset();
 }
 
 absl::Status LaneMaker::RaiseProbe(MadeProbe* probe, const PhysicalDevice& device,

@@ -25,6 +25,7 @@
 #include "cc/engine/messages.h"
 #include "cc/runtime/net_device.h"
 #include "cc/runtime/port_facts.h"
+#include "cc/verbs/memory_region.h"
 #include "cc/verbs/queue_pair.h"
 
 namespace railhop::runtime {
@@ -148,13 +149,30 @@ class LaneMaker {
 
   // ---- Probes.
 
-  // A small queue pair in INIT with a queue of its own. Errors: Internal.
+  // Buffers of a probe's queue pair for control messages: receives are posted into the first half.
+  static constexpr uint32_t kProbeBuffers = 4;
+  static constexpr uint32_t kProbeBufferBytes = 512;
+  struct alignas(4096) ProbeMemory {
+    uint8_t received[kProbeBuffers][kProbeBufferBytes];
+    uint8_t sent[kProbeBuffers][kProbeBufferBytes];
+  };
+  static_assert(sizeof(ProbeMemory) == 4096);
+
+  // A small queue pair in INIT with a queue of its own.
   struct MadeProbe {
+    std::unique_ptr<ProbeMemory> memory;
+    std::unique_ptr<verbs::MemoryRegion> region;  // null: no messages, probes alone
     std::unique_ptr<verbs::CompletionQueue> cq;
     MadeLane lane;
     PortFacts port;
+
+    // Ends it, on the device's worker. What the device may still write to is leaked.
+    void End();
   };
+  // Receives are posted, with their index as the work request's id. Errors: Internal.
   absl::StatusOr<MadeProbe> MakeProbe(const PhysicalDevice& device, uint16_t pkey) const;
+  // Again, of a receive that has completed. 0 or an errno.
+  static int PostProbeReceive(MadeProbe* probe, uint32_t index);
   // timeout: exponent, as in verbs. Errors: as Raise.
   absl::Status RaiseProbe(MadeProbe* probe, const PhysicalDevice& device,
                           const engine::ProbeEnd& remote, bool remote_is_ethernet,

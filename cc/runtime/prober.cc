@@ -1,6 +1,8 @@
 #include "cc/runtime/prober.h"
 
 #include <algorithm>
+#include <cstring>
+#include <deque>
 #include <limits>
 #include <list>
 #include <map>
@@ -32,6 +34,9 @@ constexpr int kOutstandingMax = 4;
 constexpr size_t kLinksMax = 2;
 constexpr size_t kGrantsMax = 3;
 
+// How often messages are looked for while there is no session.
+constexpr int64_t kListenNs = 5 * kMs;
+
 // A probe is looked for often at first, since most come back within microseconds.
 int64_t LookAgain(int64_t age_ns) {
   if (age_ns < 2 * kMs) return kMs / 5;
@@ -50,6 +55,37 @@ struct PathKey {
   InstanceId peer = 0;
   PathId path;
   friend auto operator<=>(const PathKey&, const PathKey&) = default;
+};
+
+// Work request ids: receives have the index of their buffer.
+constexpr uint64_t kProbeId = 1000;
+constexpr uint64_t kSendId = 1001;
+
+// In front of the bytes in each message on a queue pair. The peer has posted kProbeBuffers receives
+// and tells how many it has posted again, so a message never finds none.
+struct CarrierHeader {
+  uint32_t consumed;
+  uint16_t bytes;
+  uint16_t zero;
+};
+static_assert(sizeof(CarrierHeader) == 8);
+constexpr size_t kCarrierBytes = LaneMaker::kProbeBufferBytes - sizeof(CarrierHeader);
+
+// Counts of messages on one queue pair.
+struct CarrierCounts {
+  uint32_t sent = 0;
+  uint32_t send_done = 0;
+  uint32_t peer_consumed = 0;
+  uint32_t consumed = 0;
+  uint32_t told = 0;
+
+  uint32_t room() const { return LaneMaker::kProbeBuffers - (sent - peer_consumed); }
+  bool buffer_free() const { return sent - send_done < LaneMaker::kProbeBuffers; }
+  // The last one is kept for telling.
+  bool MaySend() const { return room() >= 2 && buffer_free(); }
+  bool MustTell() const {
+    return consumed - told >= LaneMaker::kProbeBuffers / 2 && room() >= 1 && buffer_free();
+  }
 };
 
 // A queue pair of either role. Jobs have it, one after the other; the driver's thread only touches
@@ -74,6 +110,8 @@ struct Link {
   int64_t posted_at = 0;
   int64_t offer_at = 0;
   int64_t offer_pause = kOfferAgainNs;
+  bool by_us = true;  // who opened it
+  CarrierCounts carrier;
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -94,6 +132,13 @@ struct Grant {
   engine::ProbeOpen open;
   bool answered = false;
   engine::ProbeAnswer answer;
+};
+
+// The way of control messages to one peer.
+struct Way {
+  std::weak_ptr<Link> link;
+  uint64_t generation = 0;  // of the last way; grows
+  bool session_down = false;
 };
 
 class Bucket {
@@ -120,7 +165,7 @@ class Bucket {
 
 }  // namespace
 
-class Prober::Impl {
+class Prober::Impl final : public control::LaneCarrier {
  public:
   Impl(DeviceSource* devices, const LaneMaker* maker, Executor* executor,
        const ProberOptions& options)
@@ -132,7 +177,7 @@ class Prober::Impl {
         opens_(options.opens_per_second, options.opens_at_once),
         grants_allowed_(options.opens_per_second, options.opens_at_once),
         prng_(options.seed) {}
-  ~Impl() {
+  ~Impl() override {
     for (auto& [key, path] : paths_) {
       for (LinkPtr& link : path.links) Discard(std::move(link), false);
     }
@@ -144,8 +189,15 @@ class Prober::Impl {
   void Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t deadline_ns);
   void Take(InstanceId peer, const engine::Message& message, int64_t now_ns);
   void SessionUp(InstanceId peer, int64_t now_ns);
+  void SessionDown(InstanceId peer) { ways_[peer].session_down = true; }
   void Forget(InstanceId peer);
   void DeviceFailed(int physical);
+
+  // LaneCarrier.
+  uint64_t Generation(InstanceId peer) override;
+  size_t Send(InstanceId peer, uint64_t generation, absl::Span<const uint8_t> bytes) override;
+  bool Receive(Chunk* chunk) override;
+
   std::vector<Result> Poll(int64_t now_ns);
   std::vector<Outgoing> TakeOutgoing() { return std::exchange(outgoing_, {}); }
   int64_t next_due() const;
@@ -169,7 +221,15 @@ class Prober::Impl {
   void StepPath(const PathKey& key, Path* path, int64_t now_ns);
   // False: it is over.
   bool StepLink(const PathKey& key, Path* path, const LinkPtr& link, int64_t now_ns);
-  bool PollLink(const PathKey& key, Path* path, Link* link);
+  bool PollLink(const PathKey& key, Path* path, const LinkPtr& link);
+  // One completion; false: the queue pair is over.
+  bool TakeCompletion(const LinkPtr& link, const ibv_wc& wc, std::string* why);
+  void TakeChunk(const LinkPtr& link, uint32_t index);
+  void TellConsumed(Link* link);
+  bool PostChunk(Link* link, absl::Span<const uint8_t> bytes);
+  bool Preferred(const Link& link) const { return link.by_us == (options_.self < link.key.peer); }
+  LinkPtr WayOf(InstanceId peer);
+  LinkPtr FindWay(InstanceId peer);
   void MakeLink(const LinkPtr& link);
   void RaiseLink(const PathKey& key, const Path& path, const LinkPtr& link,
                  const engine::ProbeEnd& remote);
@@ -195,6 +255,8 @@ class Prober::Impl {
   uint32_t next_number_ = 1;
   std::map<PathKey, Path> paths_;
   std::map<GrantId, Grant> grants_;
+  std::map<InstanceId, Way> ways_;
+  std::deque<Chunk> chunks_;  // that have come
   std::vector<Result> results_;
   std::vector<Outgoing> outgoing_;
   Counters counters_;
@@ -220,12 +282,7 @@ void Prober::Impl::Discard(LinkPtr link, bool tell, bool by_opener) {
   const int physical = link->device->id;
   // The last one who has it ends it, and that is to be the worker.
   executor_->Run(
-      physical,
-      [link = std::move(link)] {
-        link->made.lane.qp.reset();
-        link->made.cq.reset();
-      },
-      nullptr);
+      physical, [link = std::move(link)] { link->made.End(); }, nullptr);
 }
 
 bool Prober::Impl::HasLink(const Path& path, Link::State state) const {
@@ -254,7 +311,7 @@ void Prober::Impl::Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t 
   Path* const path = &paths_[key];
   // What has come back by now says nothing of this probe.
   for (const LinkPtr& link : path->links) {
-    if (link->state == Link::State::kReady && !PollLink(key, path, link.get())) {
+    if (link->state == Link::State::kReady && !PollLink(key, path, link)) {
       link->state = Link::State::kOver;
     }
   }
@@ -360,7 +417,7 @@ void Prober::Impl::Post(Path* path, Link* link, int64_t now_ns) {
   // What is under way on it already says the same when it completes.
   if (link->outstanding >= kOutstandingMax) return;
   ibv_send_wr request = {};
-  request.wr_id = link->number;
+  request.wr_id = kProbeId;
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
   const int error = link->made.lane.qp->PostSend(&request);
@@ -396,23 +453,37 @@ void Prober::Impl::Unanswered(const PathKey& key, Path* path, std::string why) {
       {.peer = key.peer, .path = key.path, .answered = false, .why = std::move(why)});
 }
 
-// Takes its completions. False: it is over.
-bool Prober::Impl::PollLink(const PathKey& key, Path* path, Link* link) {
-  ibv_wc entries[8];
-  const int count = link->outstanding == 0 ? 0 : link->made.cq->Poll(8, entries);
-  for (int i = 0; i < count; ++i) {
-    link->outstanding = std::max(link->outstanding - 1, 0);
-    if (entries[i].status == IBV_WC_SUCCESS) {
-      Answered(key, path);
-      continue;
-    }
-    path->why = absl::StrCat("a probe ended in error (status ", entries[i].status,
-                             ", vendor error ", entries[i].vendor_err, ")");
+bool Prober::Impl::TakeCompletion(const LinkPtr& link, const ibv_wc& wc, std::string* why) {
+  if (wc.status != IBV_WC_SUCCESS) {
+    *why = absl::StrCat("a probe ended in error (status ", wc.status, ", vendor error ",
+                        wc.vendor_err, ")");
     return false;
   }
-  if (count >= 0) return true;
-  path->why = "the probe's completion queue cannot be polled";
-  return false;
+  if (wc.wr_id == kProbeId) {
+    link->outstanding = std::max(link->outstanding - 1, 0);
+  } else if (wc.wr_id == kSendId) {
+    ++link->carrier.send_done;
+  } else if (wc.wr_id < LaneMaker::kProbeBuffers) {
+    TakeChunk(link, static_cast<uint32_t>(wc.wr_id));
+  }
+  return true;
+}
+
+// Takes its completions. False: it is over.
+bool Prober::Impl::PollLink(const PathKey& key, Path* path, const LinkPtr& link) {
+  ibv_wc entries[8];
+  const int count = link->made.cq->Poll(8, entries);
+  for (int i = 0; i < count; ++i) {
+    if (!TakeCompletion(link, entries[i], &path->why)) return false;
+    // What we have sent has come back as an acknowledgement.
+    if (entries[i].wr_id == kProbeId || entries[i].wr_id == kSendId) Answered(key, path);
+  }
+  if (count < 0) {
+    path->why = "the probe's completion queue cannot be polled";
+    return false;
+  }
+  TellConsumed(link.get());
+  return link->state == Link::State::kReady;
 }
 
 bool Prober::Impl::StepLink(const PathKey& key, Path* path, const LinkPtr& link, int64_t now_ns) {
@@ -432,7 +503,7 @@ bool Prober::Impl::StepLink(const PathKey& key, Path* path, const LinkPtr& link,
       link->state = Link::State::kReady;
       [[fallthrough]];
     case Link::State::kReady:
-      if (!PollLink(key, path, link.get())) return false;
+      if (!PollLink(key, path, link)) return false;
       if (path->deadline != 0 && !link->asked) Post(path, link.get(), now_ns);
       return link->state == Link::State::kReady;
     case Link::State::kOver:
@@ -486,7 +557,23 @@ void Prober::Impl::StepGrants() {
   for (auto i = grants_.begin(); i != grants_.end();) {
     Grant& grant = i->second;
     const InstanceId peer = i->first.first;
-    if (!grant.link->job_ended || grant.answered) {
+    if (grant.answered) {
+      // Messages come over it, and its end is seen here.
+      ibv_wc entries[8];
+      std::string why;
+      const int count = grant.link->made.cq->Poll(8, entries);
+      bool over = count < 0;
+      for (int k = 0; k < count; ++k) over = !TakeCompletion(grant.link, entries[k], &why) || over;
+      if (!over) TellConsumed(grant.link.get());
+      if (!over && grant.link->state == Link::State::kReady) {
+        ++i;
+        continue;
+      }
+      Discard(std::move(grant.link), true, false);
+      i = grants_.erase(i);
+      continue;
+    }
+    if (!grant.link->job_ended) {
       ++i;
       continue;
     }
@@ -537,6 +624,10 @@ int64_t Prober::Impl::next_due() const {
       due = std::min(due, path.remake_at);
     }
   }
+  // Nothing says that a message has come over a lane.
+  const bool listening = std::any_of(ways_.begin(), ways_.end(),
+                                     [](const auto& way) { return way.second.session_down; });
+  if (listening) due = std::min(due, now_ns_ + kListenNs);
   for (const auto& [id, grant] : grants_) {
     if (grant.link->job_ended && !grant.answered) due = std::min(due, now_ns_);
   }
@@ -585,6 +676,7 @@ void Prober::Impl::TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int6
   link->number = open.probe;
   link->key = {peer, {open.from, open.to}};
   link->device = device;
+  link->by_us = false;
   grants_[{peer, open.probe}] = {.link = link, .open = open};
   ++counters_.granted;
   executor_->Run(
@@ -645,6 +737,7 @@ void Prober::Impl::Take(InstanceId peer, const engine::Message& message, int64_t
 
 void Prober::Impl::SessionUp(InstanceId peer, int64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
+  ways_[peer].session_down = false;
   for (auto& [key, path] : paths_) {
     if (key.peer != peer) continue;
     path.remake_at = std::min(path.remake_at, now_ns);
@@ -655,7 +748,120 @@ void Prober::Impl::SessionUp(InstanceId peer, int64_t now_ns) {
   }
 }
 
+// ---- Control messages.
+
+LinkPtr Prober::Impl::FindWay(InstanceId peer) {
+  LinkPtr best;
+  const auto consider = [&](const LinkPtr& link) {
+    if (link->state != Link::State::kReady || link->made.region == nullptr || link->doubted) return;
+    if (best == nullptr || (Preferred(*link) && !Preferred(*best))) best = link;
+  };
+  for (const auto& [key, path] : paths_) {
+    if (key.peer != peer) continue;
+    for (const LinkPtr& link : path.links) consider(link);
+  }
+  for (const auto& [id, grant] : grants_) {
+    if (id.first == peer && grant.answered) consider(grant.link);
+  }
+  return best;
+}
+
+// The present one as long as it lives.
+LinkPtr Prober::Impl::WayOf(InstanceId peer) {
+  Way& way = ways_[peer];
+  LinkPtr link = way.link.lock();
+  if (link != nullptr && link->state == Link::State::kReady && !link->doubted) return link;
+  link = FindWay(peer);
+  way.link = link;
+  if (link != nullptr) ++way.generation;
+  return link;
+}
+
+uint64_t Prober::Impl::Generation(InstanceId peer) {
+  return WayOf(peer) == nullptr ? 0 : ways_[peer].generation;
+}
+
+bool Prober::Impl::PostChunk(Link* link, absl::Span<const uint8_t> bytes) {
+  uint8_t* const buffer = link->made.memory->sent[link->carrier.sent % LaneMaker::kProbeBuffers];
+  const CarrierHeader header = {
+      .consumed = link->carrier.consumed, .bytes = static_cast<uint16_t>(bytes.size()), .zero = 0};
+  memcpy(buffer, &header, sizeof(header));
+  if (!bytes.empty()) memcpy(buffer + sizeof(header), bytes.data(), bytes.size());
+  ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(buffer),
+                 .length = static_cast<uint32_t>(sizeof(header) + bytes.size()),
+                 .lkey = link->made.region->local_key()};
+  ibv_send_wr request = {};
+  request.wr_id = kSendId;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  if (link->made.lane.qp->PostSend(&request) != 0) {
+    link->state = Link::State::kOver;
+    return false;
+  }
+  ++link->carrier.sent;
+  link->carrier.told = link->carrier.consumed;
+  return true;
+}
+
+size_t Prober::Impl::Send(InstanceId peer, uint64_t generation, absl::Span<const uint8_t> bytes) {
+  const LinkPtr link = WayOf(peer);
+  if (link == nullptr || ways_[peer].generation != generation) return 0;
+  size_t sent = 0;
+  while (sent < bytes.size() && link->carrier.MaySend()) {
+    const absl::Span<const uint8_t> part = bytes.subspan(sent, kCarrierBytes);
+    if (!PostChunk(link.get(), part)) break;
+    sent += part.size();
+  }
+  counters_.carried_bytes += sent;
+  return sent;
+}
+
+void Prober::Impl::TakeChunk(const LinkPtr& link, uint32_t index) {
+  CarrierHeader header;
+  const uint8_t* const buffer = link->made.memory->received[index];
+  memcpy(&header, buffer, sizeof(header));
+  CarrierCounts& counts = link->carrier;
+  // It cannot have taken more than there was.
+  if (header.consumed - counts.peer_consumed <= counts.sent - counts.peer_consumed) {
+    counts.peer_consumed = header.consumed;
+  }
+  const size_t bytes = std::min<size_t>(header.bytes, kCarrierBytes);
+  const InstanceId peer = link->key.peer;
+  if (bytes > 0) {
+    Way& way = ways_[peer];
+    const LinkPtr present = way.link.lock();
+    const bool alive = present != nullptr && present->state == Link::State::kReady;
+    // The peer's way becomes ours, so that there is one for both.
+    if (present != link && (!alive || Preferred(*link) || !Preferred(*present))) {
+      way.link = link;
+      ++way.generation;
+    }
+    if (way.link.lock() == link) {
+      const uint8_t* const first = buffer + sizeof(header);
+      chunks_.push_back(
+          {.peer = peer, .generation = way.generation, .bytes = {first, first + bytes}});
+    }
+  }
+  ++counts.consumed;
+  if (LaneMaker::PostProbeReceive(&link->made, index) != 0) link->state = Link::State::kOver;
+}
+
+// The peer may be waiting for room, and there is nothing to say along with it.
+void Prober::Impl::TellConsumed(Link* link) {
+  if (link->state == Link::State::kReady && link->carrier.MustTell()) PostChunk(link, {});
+}
+
+bool Prober::Impl::Receive(Chunk* chunk) {
+  if (chunks_.empty()) return false;
+  *chunk = std::move(chunks_.front());
+  chunks_.pop_front();
+  return true;
+}
+
 void Prober::Impl::Forget(InstanceId peer) {
+  ways_.erase(peer);
   for (auto i = paths_.lower_bound({peer, {std::numeric_limits<int>::min(), 0}});
        i != paths_.end() && i->first.peer == peer; i = paths_.erase(i)) {
     for (LinkPtr& link : i->second.links) Discard(std::move(link), false);
@@ -709,6 +915,8 @@ void Prober::Take(InstanceId peer, const engine::Message& message, int64_t now_n
   impl_->Take(peer, message, now_ns);
 }
 void Prober::SessionUp(InstanceId peer, int64_t now_ns) { impl_->SessionUp(peer, now_ns); }
+void Prober::SessionDown(InstanceId peer) { impl_->SessionDown(peer); }
+control::LaneCarrier* Prober::carrier() { return impl_.get(); }
 void Prober::Forget(InstanceId peer) { impl_->Forget(peer); }
 void Prober::DeviceFailed(int physical) { impl_->DeviceFailed(physical); }
 std::vector<Prober::Result> Prober::Poll(int64_t now_ns) { return impl_->Poll(now_ns); }

@@ -6,6 +6,8 @@
 // need no channel. One that has ended in error is made again at the next chance. Whatever hangs,
 // Poll gives a result for each Send, at its deadline at the latest.
 //
+// The same queue pairs carry control messages when no TCP path is left (LaneCarrier).
+//
 // The driver's thread alone; verbs calls that may hang go through the executor. No clock of its
 // own.
 #ifndef RAILHOP_CC_RUNTIME_PROBER_H_
@@ -16,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/control/lane_carrier.h"
 #include "cc/engine/ids.h"
 #include "cc/engine/messages.h"
 #include "cc/runtime/executor.h"
@@ -25,6 +28,8 @@
 namespace railhop::runtime {
 
 struct ProberOptions {
+  // This process: of two ways between two processes that of the smaller id is taken.
+  engine::InstanceId self = 0;
   // RAILHOP_STALL_THRESHOLD: a queue pair tries about so long before it ends in error.
   int64_t stall_ns = 1'000'000'000;
   // Queue pairs in each role; beyond, probes are unanswered and the reason is told.
@@ -73,6 +78,8 @@ class Prober {
   void Take(engine::InstanceId peer, const engine::Message& message, int64_t now_ns);
   // A session with the peer is there: what waits for an answer is said again.
   void SessionUp(engine::InstanceId peer, int64_t now_ns);
+  // It is lost: what comes in over lanes is looked for more often.
+  void SessionDown(engine::InstanceId peer);
   // The peer is gone or unwanted: all its queue pairs go, of both roles; no more results.
   void Forget(engine::InstanceId peer);
   // Our device has failed: its queue pairs are of no use, probes over it are unanswered.
@@ -83,6 +90,9 @@ class Prober {
   // When Poll is wanted at the latest; INT64_MAX = not until something else happens.
   int64_t next_due() const;
 
+  // For SessionHub; as long as this object, on the same thread.
+  control::LaneCarrier* carrier();
+
   struct Counters {
     uint64_t sent = 0;
     uint64_t answered = 0;
@@ -92,6 +102,7 @@ class Prober {
     uint64_t refused = 0;
     int open_now = 0;
     int granted_now = 0;
+    uint64_t carried_bytes = 0;  // of control messages, sent
   };
   Counters counters() const;
 
