@@ -546,6 +546,7 @@ size_t Driver::TakeChannel() {
         break;
       case control::ChannelEvent::Kind::kDown:
         peer.up = false;
+        parts_.prober->SessionDown(event.peer);
         parts_.journal->Append({.time_ns = now_,
                                 .kind = JournalEntry::Kind::kSession,
                                 .peer = event.peer,

@@ -23,24 +23,23 @@ constexpr int64_t kLookNs = 200'000;
 }  // namespace
 
 FailoverService::FailoverService(DeviceSource* devices, const Setting& setting)
-    : setting_(setting),
-      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      maker_(setting_.datapath, setting.ports) {
+    : kept_(std::make_unique<Kept>(setting)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   executor_ = std::make_unique<ThreadExecutor>([this] { Wake(); });
   uint64_t seed;
   control::FillRandom(&seed, sizeof(seed));
-  const FailoverConfig& config = setting_.failover;
+  const FailoverConfig& config = setting.failover;
   ProberOptions prober;
+  prober.self = setting.self;
   prober.stall_ns = config.health.stall;
   prober.seed = seed;
-  prober_ = std::make_unique<Prober>(devices, &maker_, executor_.get(), prober);
+  prober_ = std::make_unique<Prober>(devices, &kept_->maker, executor_.get(), prober);
   CoverOptions cover;
   cover.backups = config.cover_backups;
-  cover.relaxed_ordering = setting_.datapath.ib_pci_relaxed_ordering != 0;
+  cover.relaxed_ordering = setting.datapath.ib_pci_relaxed_ordering != 0;
   cover_ = std::make_unique<Cover>(devices, executor_.get(), cover);
   PortMonitorOptions ports;
   ports.interval_ns = config.port_poll_interval_ns;
-  ports_ = std::make_unique<PortMonitor>(devices, &maker_.rules(), executor_.get(), ports);
+  ports_ = std::make_unique<PortMonitor>(devices, &kept_->maker.rules(), executor_.get(), ports);
 }
 
 absl::StatusOr<std::unique_ptr<FailoverService>> FailoverService::Start(DeviceSource* devices,
@@ -50,9 +49,10 @@ absl::StatusOr<std::unique_ptr<FailoverService>> FailoverService::Start(DeviceSo
   control::SessionHubOptions hub;
   hub.self = setting.self;
   hub.sockets = setting.sockets;
-  hub.addresses = control::ControlAddresses(
-      control::ListInterfaces(setting.sockets.socket_family), setting.interface, setting.sockets);
+  hub.addresses = control::ControlAddresses(control::ListInterfaces(setting.sockets.socket_family),
+                                            setting.interface, setting.sockets);
   control::FillRandom(&hub.seed, sizeof(hub.seed));
+  hub.carrier = service->prober_->carrier();
   service->hub_ = std::make_unique<control::SessionHub>(hub);
   RAILHOP_ASSIGN_OR_RETURN(service->addresses_, service->hub_->Addresses());
   DriverOptions options;
@@ -60,18 +60,17 @@ absl::StatusOr<std::unique_ptr<FailoverService>> FailoverService::Start(DeviceSo
   options.give_up = setting.failover.give_up_ns;
   options.seed = hub.seed ^ 1;
   FailoverService* const raw = service.get();
-  service->driver_ = std::make_unique<Driver>(
-      Driver::Parts{.self = setting.self,
-                    .channel = service->hub_.get(),
-                    .executor = service->executor_.get(),
-                    .devices = devices,
-                    .maker = &service->maker_,
-                    .prober = service->prober_.get(),
-                    .cover = service->cover_.get(),
-                    .ports = service->ports_.get(),
-                    .journal = &service->journal_,
-                    .wake = [raw] { raw->Wake(); }},
-      options);
+  service->driver_ = std::make_unique<Driver>(Driver::Parts{.self = setting.self,
+                                                            .channel = service->hub_.get(),
+                                                            .executor = service->executor_.get(),
+                                                            .devices = devices,
+                                                            .maker = &service->kept_->maker,
+                                                            .prober = service->prober_.get(),
+                                                            .cover = service->cover_.get(),
+                                                            .ports = service->ports_.get(),
+                                                            .journal = &service->journal_,
+                                                            .wake = [raw] { raw->Wake(); }},
+                                              options);
   // The process's signals are not this thread's business.
   sigset_t all;
   sigset_t before;
@@ -95,6 +94,7 @@ FailoverService::~FailoverService() {
   if (!executor_->Stop(ThreadExecutor::kStopNs)) {
     // A call hangs in a device: its thread and all that it uses are left behind.
     [[maybe_unused]] const ThreadExecutor* const left = executor_.release();
+    [[maybe_unused]] const Kept* const kept = kept_.release();
     return;
   }
   executor_.reset();
@@ -110,8 +110,7 @@ void FailoverService::Wake() {
 void FailoverService::Run() {
   while (!stopping_) {
     driver_->Step(clock_.NowNs());
-    const int64_t wait =
-        std::clamp<int64_t>(driver_->next_due() - clock_.NowNs(), 0, kNsPerSecond);
+    const int64_t wait = std::clamp<int64_t>(driver_->next_due() - clock_.NowNs(), 0, kNsPerSecond);
     pollfd fds[] = {{.fd = wake_fd_, .events = POLLIN, .revents = 0},
                     {.fd = hub_->wait_fd(), .events = POLLIN, .revents = 0}};
     const timespec timeout = {.tv_sec = wait / kNsPerSecond, .tv_nsec = wait % kNsPerSecond};

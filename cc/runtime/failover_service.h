@@ -52,7 +52,7 @@ class FailoverService {
   Driver& driver() { return *driver_; }
   Cover& cover() { return *cover_; }
   Journal& journal() { return journal_; }
-  const LaneMaker& maker() const { return maker_; }
+  const LaneMaker& maker() const { return kept_->maker; }
   // Where peers reach the control channel, best first.
   const std::vector<control::SocketAddress>& addresses() const { return addresses_; }
   // After a connection was closed in the driver: waits for the jobs that use it, for so long at
@@ -64,12 +64,18 @@ class FailoverService {
   void Run();
   void Wake();
 
-  const Setting setting_;
+  // What jobs on the devices' workers use, and so may be used for longer than this object lives.
+  struct Kept {
+    explicit Kept(const Setting& of) : setting(of), maker(setting.datapath, setting.ports) {}
+    const Setting setting;
+    const LaneMaker maker;
+  };
+
+  std::unique_ptr<Kept> kept_;
   RealClock clock_;
   const int wake_fd_;
   std::atomic<bool> stopping_ = false;
   Journal journal_;
-  LaneMaker maker_;
   std::unique_ptr<ThreadExecutor> executor_;
   std::unique_ptr<control::SessionHub> hub_;
   std::vector<control::SocketAddress> addresses_;

@@ -13,6 +13,7 @@
 #include "cc/base/status_macros.h"
 #include "cc/runtime/device_table.h"
 #include "cc/runtime/idle_knobs.h"
+#include "cc/runtime/thread_executor.h"
 #include "cc/runtime/transport.h"
 #include "cc/runtime/transport_options.h"
 #include "cc/runtime/unprotected_traffic.h"
@@ -83,7 +84,12 @@ class Process {
     if (references_ == 0 || --references_ > 0) return;
     Transport::Release();
     devices_->StopWatching();
-    if (devices == Devices::kClose) devices_.reset();
+    if (devices != Devices::kClose) return;
+    if (ThreadExecutor::AnyLeftBehind()) {
+      // A call hangs in a device, which must not be closed under it.
+      [[maybe_unused]] const DeviceTable* const left = devices_.release();
+    }
+    devices_.reset();
   }
 
   bool Runs() ABSL_LOCKS_EXCLUDED(mutex_) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <string>
@@ -24,6 +25,8 @@ struct Task {
 };
 
 using WorkerId = std::pair<int, Executor::Queue>;
+
+std::atomic<bool> any_left_behind{false};
 
 // Jobs that never run, since the one before them hangs, are not destroyed either: that may be a
 // verbs call too.
@@ -183,6 +186,7 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
         ended[id] = std::move(worker.thread);
       } else {
         worker.thread.detach();
+        any_left_behind.store(true, std::memory_order_relaxed);
         LeaveBehind(std::exchange(worker.tasks, {}));
       }
     }
@@ -191,5 +195,7 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
   for (auto& [id, thread] : ended) thread.join();
   return clean;
 }
+
+bool ThreadExecutor::AnyLeftBehind() { return any_left_behind.load(std::memory_order_relaxed); }
 
 }  // namespace railhop::runtime

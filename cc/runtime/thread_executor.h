@@ -37,6 +37,8 @@ class ThreadExecutor final : public Executor {
   // all that their jobs use: the devices' contexts are not closed then. What is queued behind them
   // never runs. The library itself stays loaded (it is linked with -z nodelete).
   bool Stop(int64_t bound_ns);
+  // Whether that was ever so in this process: devices must stay open then.
+  static bool AnyLeftBehind();
 
  private:
   struct Shared;

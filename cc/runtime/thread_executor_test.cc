@@ -94,7 +94,9 @@ TEST(ThreadExecutor, JobHangs_OthersGoOnAndWaitsHaveABound) {
     EXPECT_TRUE(background);
     EXPECT_FALSE(
         executor.RunAndWait({{1, [unwanted] { *unwanted = true; }}, {2, [] {}}}, kShortNs));
+    EXPECT_FALSE(ThreadExecutor::AnyLeftBehind());
     EXPECT_FALSE(executor.Stop(kShortNs));
+    EXPECT_TRUE(ThreadExecutor::AnyLeftBehind());
   }
   EXPECT_FALSE(hang->ended);
   hang->release.Notify();

@@ -23,6 +23,7 @@
 #include "cc/runtime/fault_report.h"
 #include "cc/runtime/handshake_rules.h"
 #include "cc/runtime/listener.h"
+#include "cc/runtime/thread_executor.h"
 
 namespace railhop::runtime {
 
@@ -368,6 +369,10 @@ void Transport::Release() {
   }
   last->watch.reset();
   last->failover.reset();
+  if (ThreadExecutor::AnyLeftBehind()) {
+    // A call that hangs in a device may use it yet.
+    [[maybe_unused]] const DeviceSource* const left = last->devices.release();
+  }
   last->own_cover.reset();
   for (Memory* memory : AllPools().memories.All()) {
     if (!IsLive(memory)) continue;
