@@ -21,7 +21,8 @@ constexpr End Opposite(End end) { return end == End::kSender ? End::kReceiver : 
 struct EndId {
   ConnectionId connection = 0;
   End end = End::kSender;
-  friend auto operator<=>(const EndId&, const EndId&) = default;
+  // clang-tidy takes the 0 in it for a pointer.
+  friend auto operator<=>(const EndId&, const EndId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // One queue pair of a connection: its place, and the epoch in which it was made. A place is used
@@ -29,7 +30,8 @@ struct EndId {
 struct LaneId {
   uint8_t index = 0;
   uint32_t epoch = 0;
-  friend auto operator<=>(const LaneId&, const LaneId&) = default;
+  // clang-tidy takes the 0 in it for a pointer.
+  friend auto operator<=>(const LaneId&, const LaneId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Sorted, each once.
@@ -55,7 +57,8 @@ inline bool ContainsAll(const LaneIds& whole, const LaneIds& part) {
 struct PathId {
   int local = 0;
   int remote = 0;
-  friend auto operator<=>(const PathId&, const PathId&) = default;
+  // clang-tidy takes the 0 in it for a pointer.
+  friend auto operator<=>(const PathId&, const PathId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Why lanes are left.

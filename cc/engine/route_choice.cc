@@ -26,33 +26,43 @@ const PathFacts* Find(const RouteWish& wish, const PathId& path) {
   return nullptr;
 }
 
-// Those of the nearest class, by path. The pointers are into `wish`.
-std::vector<const PathFacts*> Nearest(const RouteWish& wish) {
-  std::vector<const PathFacts*> nearest;
+bool ByPath(const PathFacts* a, const PathFacts* b) { return a->path < b->path; }
+
+// The good paths of the nearest class; and of the next ones, as long as they are fewer than
+// `at_least`, but not beyond the rails: a path across rails often shares a port with one of the
+// nearer. Nearest first. The pointers are into `wish`.
+std::vector<const PathFacts*> Nearest(const RouteWish& wish, size_t at_least) {
+  std::vector<const PathFacts*> good;
   for (const PathFacts& facts : wish.paths) {
-    if (!facts.good) continue;
-    if (!nearest.empty() && Distance(facts) < Distance(*nearest.front())) nearest.clear();
-    if (nearest.empty() || Distance(facts) == Distance(*nearest.front())) nearest.push_back(&facts);
+    if (facts.good) good.push_back(&facts);
   }
-  std::sort(nearest.begin(), nearest.end(),
-            [](const PathFacts* a, const PathFacts* b) { return a->path < b->path; });
-  nearest.erase(
-      std::unique(nearest.begin(), nearest.end(),
-                  [](const PathFacts* a, const PathFacts* b) { return a->path == b->path; }),
-      nearest.end());
+  std::sort(good.begin(), good.end(), [](const PathFacts* a, const PathFacts* b) {
+    return std::make_pair(Distance(*a), a->path) < std::make_pair(Distance(*b), b->path);
+  });
+  std::vector<const PathFacts*> nearest;
+  for (const PathFacts* facts : good) {
+    if (!nearest.empty()) {
+      const PathFacts& last = *nearest.back();
+      if (facts->path == last.path) continue;
+      if (facts->same_rail != last.same_rail) break;
+      if (Distance(*facts) != Distance(last) && nearest.size() >= at_least) break;
+    }
+    nearest.push_back(facts);
+  }
   return nearest;
 }
 
-// Leaves the `count` that carry least, by path; what is taken is added to `load`.
+// Leaves `count`: the nearest, and of those that are equally near the ones that carry least. What
+// is taken is added to `load`.
 void TakeLeastLoaded(size_t count, std::map<PathId, int>* load,
                      std::vector<const PathFacts*>* paths) {
   if (paths->size() <= count) return;
-  const auto weight = [load](const PathFacts* facts) { return facts->load + (*load)[facts->path]; };
-  std::stable_sort(paths->begin(), paths->end(),
-                   [&](const PathFacts* a, const PathFacts* b) { return weight(a) < weight(b); });
-  paths->resize(count);
+  const auto weight = [load](const PathFacts* facts) {
+    return std::make_tuple(Distance(*facts), facts->load + (*load)[facts->path], facts->path);
+  };
   std::sort(paths->begin(), paths->end(),
-            [](const PathFacts* a, const PathFacts* b) { return a->path < b->path; });
+            [&](const PathFacts* a, const PathFacts* b) { return weight(a) < weight(b); });
+  paths->resize(count);
   for (const PathFacts* facts : *paths) ++(*load)[facts->path];
 }
 
@@ -102,7 +112,6 @@ std::vector<int> Shares(const std::vector<Part>& parts) {
 }  // namespace
 
 std::vector<RouteLeg> ChooseRoute(const RouteWish& wish) {
-  const std::vector<const PathFacts*> nearest = Nearest(wish);
   std::vector<const PathFacts*> home(wish.base.size(), nullptr);
   size_t failed = 0;
   for (size_t base = 0; base < wish.base.size(); ++base) {
@@ -117,6 +126,8 @@ std::vector<RouteLeg> ChooseRoute(const RouteWish& wish) {
     const size_t each = room > healthy ? (room - healthy) / failed : 0;
     spread = std::clamp<size_t>(each, 1, spread);
   }
+  const std::vector<const PathFacts*> nearest =
+      Nearest(wish, std::min(spread, static_cast<size_t>(std::max(wish.spread_min, 1))));
   std::vector<RouteLeg> legs;
   std::vector<Part> parts;
   std::map<PathId, int> load;
@@ -128,6 +139,7 @@ std::vector<RouteLeg> ChooseRoute(const RouteWish& wish) {
     }
     std::vector<const PathFacts*> taken = nearest;
     TakeLeastLoaded(spread, &load, &taken);
+    std::sort(taken.begin(), taken.end(), ByPath);
     uint64_t whole = 0;
     for (const PathFacts* facts : taken) whole += Speed(*facts);
     for (const PathFacts* facts : taken) {

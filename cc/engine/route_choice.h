@@ -29,8 +29,11 @@ struct PathFacts {
 struct RouteWish {
   std::vector<PathId> base;  // of each base lane, in order
   std::vector<PathFacts> paths;
-  // A failed base lane is spread over so many paths at most.
+  // A failed base lane is spread over so many paths at most,
   int spread_max = 8;
+  // and, where that needs farther ones of the same rails too, over so many at least: a single
+  // survivor next to the lost port would carry twice its own, three carry a third more each.
+  int spread_min = 3;
   int lanes_max = 128;
 };
 

@@ -92,6 +92,24 @@ TEST(ChooseRoute, WholeNumaNodeLost_GoesToTheOther) {
   EXPECT_EQ(Text(ChooseRoute(wish)), "0>4-4x1 0>5-5x1 0>6-6x1 0>7-7x1");
 }
 
+TEST(ChooseRoute, FewNearOnes_TakesFartherOnesToo) {
+  RouteWish wish = Hosts(4, 0);
+  Lose(&wish, 0, kNobody);
+  EXPECT_EQ(Text(ChooseRoute(wish)), "0>1-1x1 0>2-2x1 0>3-3x1");
+  wish.spread_min = 1;
+  EXPECT_EQ(Text(ChooseRoute(wish)), "0>1-1x1") << "the same NUMA node alone";
+  // Not over other rails, which would end in the same two ports.
+  RouteWish two = Hosts(2, 0);
+  Lose(&two, 0, kNobody);
+  EXPECT_EQ(Text(ChooseRoute(two)), "0>1-1x1");
+  // Limited: the nearest first, whatever it carries.
+  wish.spread_min = 3;
+  wish.spread_max = 2;
+  At(&wish, 1, 1)->load = 9;
+  At(&wish, 2, 2)->load = 8;
+  EXPECT_EQ(Text(ChooseRoute(wish)), "0>1-1x1 0>3-3x1");
+}
+
 TEST(ChooseRoute, AllButOneLost_TakesIt) {
   RouteWish wish = Hosts(8, 0);
   for (int i = 0; i < 7; ++i) Lose(&wish, i, kNobody);
