@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc/base/clock.h"
+#include "cc/control/session_hub.h"
 #include "cc/runtime/device_table.h"
 #include "cc/runtime/lane_builder.h"
 #include "cc/runtime/lane_maker.h"
@@ -345,6 +346,54 @@ TEST_F(Carried, QueuePairLost_AnotherGeneration) {
   EXPECT_GT(probers_[kOne]->carrier()->Generation(kTwo), before);
   EXPECT_EQ(probers_[kOne]->carrier()->Send(kTwo, before, std::vector<uint8_t>{1}), 0u);
   EXPECT_EQ(Carry(kOne, kTwo, "again"), "again");
+}
+
+// C29: no TCP path at all. The session comes up over a lane, and over another when that is lost.
+TEST_F(Carried, NoTcp_SessionOverALaneThenOverAnother) {
+  ASSERT_TRUE(Probe({0, 1}, false, 5'000 * kMs).answered);
+  ASSERT_TRUE(Probe({2, 3}, false, 5'000 * kMs).answered);
+  session_ = false;
+  std::map<engine::InstanceId, std::unique_ptr<control::SessionHub>> hubs;
+  for (const engine::InstanceId id : {kOne, kTwo}) {
+    control::SessionHubOptions options;
+    options.self = id;
+    options.seed = id;
+    options.carrier = probers_[id]->carrier();
+    hubs[id] = std::make_unique<control::SessionHub>(options);
+    hubs[id]->Add(id == kOne ? kTwo : kOne, 77, control::Secret{1, 2, 3}, {});
+    probers_[id]->SessionDown(id == kOne ? kTwo : kOne);
+  }
+  std::vector<uint32_t> heard;
+  const auto step = [&] {
+    Step();
+    for (auto& [id, hub] : hubs) {
+      for (const control::ChannelEvent& event : hub->Poll(clock_.NowNs())) {
+        if (const auto* inquiry = std::get_if<engine::Inquiry>(&event.message)) {
+          heard.push_back(inquiry->serial);
+        }
+      }
+    }
+  };
+  const auto talks = [&](uint32_t serial) {
+    return WaitFor([&] {
+      step();
+      if (!hubs[kOne]->IsUp(kTwo) || !hubs[kTwo]->IsUp(kOne)) return false;
+      hubs[kTwo]->Send(kOne, engine::Inquiry{.serial = serial});
+      return !heard.empty() && heard.back() == serial;
+    });
+  };
+  EXPECT_TRUE(talks(1));
+  // Whichever way it is, its devices go down.
+  Fabric("soft0 down");
+  Fabric("soft1 down");
+  const int64_t before = clock_.NowNs();
+  for (int i = 0; i < 100 && !Probe({0, 1}, false, 20 * kMs).answered; ++i) {
+    if (clock_.NowNs() - before > 300 * kMs) break;
+  }
+  EXPECT_TRUE(talks(2));
+  Fabric("soft0 up");
+  Fabric("soft1 up");
+  hubs.clear();
 }
 
 // A job that hangs holds up no result.
