@@ -13,12 +13,11 @@
 namespace railhop::control {
 namespace {
 
-constexpr int64_t kNever = INT64_MAX;
 // The process with the larger instance id calls only after this long without a session.
 constexpr int64_t kLargerWaitsNs = kNsPerSecond;
 // No session for so long, and refusals everywhere: dead.
 constexpr int64_t kDeadNs = 2 * kNsPerSecond;
-// A session over a lane, or a peer that is dead or gone: TCP is tried again after this.
+// A Goodbye that has not gone out by then is lost.
 constexpr int64_t kFarewellNs = kNsPerSecond;
 // For one peer in one Poll, so that none keeps the others waiting.
 constexpr size_t kReadBudget = 256 * 1024;

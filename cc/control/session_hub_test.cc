@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/prng.h"
 #include "cc/control/codec.h"
 #include "cc/control/testing/message_fields.h"
 #include "cc/control/testing/session_world.h"
@@ -497,6 +498,41 @@ TEST_F(AttackTest, RecordedCall_TheRunningSessionStays) {
   EXPECT_EQ(a_->Downs(5), 0u) << a_->LastText();
   EXPECT_TRUE(peer.Send(peer.Encode(Bytes(4), 2)));
   EXPECT_TRUE(world_.Run([&] { return a_->Serials(5).size() == 1; }));
+}
+
+// Any bytes, from strangers and from whoever got as far as an ACCEPT, in any pieces: nothing comes
+// of them (the sanitizers watch), and those who are let in notice nothing.
+TEST_F(AttackTest, AnyBytes_TheRunningSessionStays) {
+  RawPeer peer = Session(1);
+  uint64_t counter = 1;
+  Prng prng(5);
+  for (int round = 0; round < 300; ++round) {
+    RawPeer stranger = RawPeer::Connect(a_->Address());
+    CallPayload call = {.caller = 5, .callee = 10, .connection = kOne, .nonce = {}};
+    call.nonce[1] = static_cast<uint8_t>(round + 1);
+    std::string bytes = EncodeCall(call, SecretOf(kOne));
+    if (prng.Chance(0.5)) {
+      stranger.Greet(&world_, call);
+      bytes = stranger.Encode("", 1) + stranger.Encode(Bytes(1), 2);
+      bytes[prng.Below(stranger.Encode("", 1).size())] ^= 0x41;
+    }
+    for (uint64_t i = prng.Below(6); i > 0; --i) {
+      bytes[prng.Below(bytes.size())] ^= static_cast<char>(1 + prng.Below(255));
+    }
+    bytes.resize(prng.Below(bytes.size() + 1));
+    const size_t cut = prng.Below(bytes.size() + 1);
+    stranger.Send(bytes.substr(0, cut));
+    a_->Poll(world_.now());
+    stranger.Send(bytes.substr(cut));
+    if (prng.Chance(0.3)) stranger.Reset();
+    a_->Poll(world_.now());
+    if (round % 50 == 0) {
+      EXPECT_TRUE(peer.Send(peer.Encode(Bytes(1), ++counter)));
+    }
+  }
+  EXPECT_TRUE(world_.Run([&] { return a_->Serials(5).size() == 6; }));
+  EXPECT_EQ(a_->Ups(5), 1u) << a_->LastText();
+  EXPECT_EQ(a_->Downs(5), 0u) << a_->LastText();
 }
 
 // A replayed CALL cannot make us keep much either.
