@@ -20,6 +20,7 @@ std::unique_ptr<LaneStream> LaneStreams::Open(engine::InstanceId peer) {
   if (inbox.generation != generation) inbox = {.generation = generation, .bytes = {}};
   auto stream = std::make_unique<LaneStream>(this, peer, generation);
   inbox.stream = stream.get();
+  ++open_;
   return stream;
 }
 
@@ -47,6 +48,7 @@ void LaneStreams::Pump(std::set<engine::InstanceId>* ready,
 
 LaneStream::~LaneStream() {
   LaneStreams::Inbox& inbox = streams_->inboxes_[peer_];
+  --streams_->open_;
   inbox.stream = nullptr;
   inbox.bytes.clear();
 }

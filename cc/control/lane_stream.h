@@ -27,6 +27,8 @@ class LaneStreams {
   uint64_t Generation(engine::InstanceId peer) { return carrier_->Generation(peer); }
   // A stream over the way that there is now; null if there is none or one is open already.
   std::unique_ptr<LaneStream> Open(engine::InstanceId peer);
+  // Whether any stream is open: nothing says when something comes over a lane, so one has to look.
+  bool any_open() const { return open_ > 0; }
   // Takes in what has come. Peers whose open stream has something, and peers that have none open
   // but send: those want to be answered (Open).
   void Pump(std::set<engine::InstanceId>* ready, std::set<engine::InstanceId>* strangers);
@@ -41,6 +43,7 @@ class LaneStreams {
 
   LaneCarrier* const carrier_;
   std::map<engine::InstanceId, Inbox> inboxes_;
+  int open_ = 0;
 };
 
 class LaneStream : public ByteStream {

@@ -22,6 +22,8 @@ constexpr int64_t kFarewellNs = kNsPerSecond;
 // For one peer in one Poll, so that none keeps the others waiting.
 constexpr size_t kReadBudget = 256 * 1024;
 constexpr int64_t kLineEveryNs = 10 * kNsPerSecond;
+// What comes over a lane is looked for so often.
+constexpr int64_t kLaneLookNs = 5 * kNsPerMs;
 constexpr int kRankLane = 0;
 constexpr int kRankByLarger = 1;
 constexpr int kRankBySmaller = 2;
@@ -489,6 +491,7 @@ void SessionHub::UpdateDue() {
   if (!self_queue_.empty() || (!self_connections_.empty() && !self_told_)) due_ = INT64_MIN;
   for (const auto& [id, peer] : peers_) due_ = std::min(due_, DueOf(peer));
   for (const Farewell& farewell : farewells_) due_ = std::min(due_, farewell.until_ns);
+  if (lanes_ != nullptr && lanes_->any_open()) due_ = std::min(due_, now_ns_ + kLaneLookNs);
 }
 
 // ---- Addresses.
