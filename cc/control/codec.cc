@@ -195,6 +195,7 @@ void Put(const engine::ProbeOpen& from, proto::ProbeOpen* to) {
   Put(from.end, to->mutable_end());
   to->set_service_level(from.service_level);
   to->set_traffic_class(from.traffic_class);
+  to->set_pkey(from.pkey);
 }
 
 void Put(const engine::ProbeAnswer& from, proto::ProbeAnswer* to) {
@@ -433,6 +434,7 @@ engine::Message Get(const proto::ProbeOpen& from, FieldReader* in) {
   if (in->Present("end", from.has_end())) to.end = GetProbeEnd(from.end(), in);
   to.service_level = in->Number<uint8_t>("service_level", from.service_level(), kServiceLevelMax);
   to.traffic_class = in->Number<uint8_t>("traffic_class", from.traffic_class(), kU8);
+  to.pkey = in->Number<uint16_t>("pkey", from.pkey(), kU16);
   return to;
 }
 

@@ -214,6 +214,7 @@ struct ProbeOpen {
   ProbeEnd end;
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
+  uint16_t pkey = 0;  // the key itself; 0 = that of the configured index
   friend bool operator==(const ProbeOpen&, const ProbeOpen&) = default;
 };
 struct ProbeAnswer {

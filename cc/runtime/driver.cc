@@ -704,7 +704,8 @@ engine::PathHealth* Driver::WantPath(InstanceId peer_id, PathId path, const Link
   Peer& peer = peers_[peer_id];
   auto [it, is_new] = peer.paths.try_emplace(path, options_.health, now_);
   if (is_new) {
-    parts_.prober->Want(peer_id, path, link.info.service_level, link.info.traffic_class, now_);
+    parts_.prober->Want(peer_id, path, link.info.service_level, link.info.traffic_class, now_,
+                        link.info.parts[0]->pkey);
     PathEvent(peer_id, path, engine::PathEvent::Kind::kUse, Cause::kNone);
     const auto port = ports_.find(path.local);
     const auto remote = peer.ports.find(path.remote);

@@ -136,6 +136,10 @@ absl::StatusOr<uint16_t> FindPkey(const PhysicalDevice& device, const PortRules&
   for (int i = 0; i < attr.pkey_tbl_len; ++i) {
     if (at(i) == pkey) return static_cast<uint16_t>(i);
   }
+  // The highest bit tells a full member from a limited one: the partition is the same.
+  for (int i = 0; i < attr.pkey_tbl_len; ++i) {
+    if ((at(i) & 0x7fff) == (pkey & 0x7fff)) return static_cast<uint16_t>(i);
+  }
   return absl::FailedPreconditionError(
       absl::StrCat(device.name, ":", device.port, " has no P_Key 0x", absl::Hex(pkey), " (index ",
                    rules.pkey_index, " has 0x", absl::Hex(at(rules.pkey_index)), ")"));

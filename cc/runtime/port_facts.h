@@ -37,7 +37,8 @@ struct PortFacts {
 // Internal).
 absl::StatusOr<PortFacts> ReadPort(const PhysicalDevice& device, const PortRules& rules);
 
-// Where the port's P_Key table has this key: the configured index if it is there, else another.
+// Where the port's P_Key table has this key: the configured index if it is there, else another,
+// else where the same partition's other kind of membership is.
 // pkey 0: the configured index. May hang. Errors: FailedPrecondition (the key is not there; a
 // sentence), Internal.
 absl::StatusOr<uint16_t> FindPkey(const PhysicalDevice& device, const PortRules& rules,

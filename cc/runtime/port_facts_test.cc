@@ -100,6 +100,8 @@ TEST_F(PortFactsTest, Pkey_ByValueElseRefused) {
   port(1).pkeys = {0x8005, 0, 0xffff};
   EXPECT_EQ(FindPkey(device(1), rules_, 0xffff).value(), 2);
   EXPECT_EQ(FindPkey(device(1), rules_, 0).value(), 0);
+  port(1).pkeys = {0x8005, 0x7fff};
+  EXPECT_EQ(FindPkey(device(1), rules_, 0xffff).value(), 1);
   port(1).pkeys = {0x8005};
   const absl::Status refused = FindPkey(device(1), rules_, 0xffff).status();
   EXPECT_EQ(refused.message(), "mlx5_1:1 has no P_Key 0xffff (index 0 has 0x8005)");

@@ -118,6 +118,7 @@ using LinkPtr = std::shared_ptr<Link>;
 struct Path {
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
+  uint16_t pkey = 0;
   std::list<LinkPtr> links;  // the newest last
   int64_t deadline = 0;      // of the probe that is waited for; 0 = none
   int64_t sent_at = 0;
@@ -184,7 +185,8 @@ class Prober::Impl final : public control::LaneCarrier {
     for (auto& [id, grant] : grants_) Discard(std::move(grant.link), false);
   }
 
-  void Want(const PathKey& key, uint8_t service_level, uint8_t traffic_class, int64_t now_ns);
+  void Want(const PathKey& key, uint8_t service_level, uint8_t traffic_class, uint16_t pkey,
+            int64_t now_ns);
   void Unwant(const PathKey& key);
   void Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t deadline_ns);
   void Take(InstanceId peer, const engine::Message& message, int64_t now_ns);
@@ -230,7 +232,7 @@ class Prober::Impl final : public control::LaneCarrier {
   bool Preferred(const Link& link) const { return link.by_us == (options_.self < link.key.peer); }
   LinkPtr WayOf(InstanceId peer);
   LinkPtr FindWay(InstanceId peer);
-  void MakeLink(const LinkPtr& link);
+  void MakeLink(const LinkPtr& link, uint16_t pkey);
   void RaiseLink(const PathKey& key, const Path& path, const LinkPtr& link,
                  const engine::ProbeEnd& remote);
   void Offer(const Path& path, Link* link, int64_t now_ns);
@@ -291,12 +293,13 @@ bool Prober::Impl::HasLink(const Path& path, Link::State state) const {
 }
 
 void Prober::Impl::Want(const PathKey& key, uint8_t service_level, uint8_t traffic_class,
-                        int64_t now_ns) {
+                        uint16_t pkey, int64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   const auto [found, is_new] = paths_.try_emplace(key);
   if (!is_new) return;
   found->second.service_level = service_level;
   found->second.traffic_class = traffic_class;
+  found->second.pkey = pkey;
 }
 
 void Prober::Impl::Unwant(const PathKey& key) {
@@ -326,12 +329,12 @@ void Prober::Impl::Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t 
   StepPath(key, path, now_ns);
 }
 
-void Prober::Impl::MakeLink(const LinkPtr& link) {
+void Prober::Impl::MakeLink(const LinkPtr& link, uint16_t pkey) {
   link->job_ended = false;
   executor_->Run(
       link->device->id,
-      [link, maker = maker_] {
-        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, 0);
+      [link, pkey, maker = maker_] {
+        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, pkey);
         link->status = made.status();
         if (made.ok()) link->made = *std::move(made);
       },
@@ -369,7 +372,7 @@ void Prober::Impl::Open(const PathKey& key, Path* path, int64_t now_ns) {
   path->fresh = false;
   ++open_now_;
   ++counters_.opened;
-  MakeLink(link);
+  MakeLink(link, path->pkey);
 }
 
 engine::ProbeEnd Prober::Impl::EndOf(const LaneMaker::MadeProbe& made) {
@@ -390,6 +393,7 @@ void Prober::Impl::Offer(const Path& path, Link* link, int64_t now_ns) {
   open.end = EndOf(link->made);
   open.service_level = path.service_level;
   open.traffic_class = path.traffic_class;
+  open.pkey = path.pkey;
   outgoing_.push_back({link->key.peer, open});
   link->offer_at =
       now_ns + link->offer_pause + static_cast<int64_t>(prng_.Below(link->offer_pause / 4 + 1));
@@ -682,7 +686,7 @@ void Prober::Impl::TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int6
   executor_->Run(
       device->id,
       [link, open, maker = maker_, timeout = timeout_] {
-        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, 0);
+        absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, open.pkey);
         link->status = made.status();
         if (!made.ok()) return;
         link->made = *std::move(made);
@@ -904,8 +908,8 @@ Prober::Prober(DeviceSource* devices, const LaneMaker* maker, Executor* executor
 Prober::~Prober() = default;
 
 void Prober::Want(InstanceId peer, PathId path, uint8_t service_level, uint8_t traffic_class,
-                  int64_t now_ns) {
-  impl_->Want({peer, path}, service_level, traffic_class, now_ns);
+                  int64_t now_ns, uint16_t pkey) {
+  impl_->Want({peer, path}, service_level, traffic_class, pkey, now_ns);
 }
 void Prober::Unwant(InstanceId peer, PathId path) { impl_->Unwant({peer, path}); }
 void Prober::Send(InstanceId peer, PathId path, bool fresh, int64_t now_ns, int64_t deadline_ns) {

@@ -63,8 +63,9 @@ class Prober {
 
   // Keeps a queue pair ready for this path, of the same class as the data. Again: no change, but a
   // queue pair that has ended in error is made again.
+  // pkey: as in LaneMaker::MakeLane.
   void Want(engine::InstanceId peer, engine::PathId path, uint8_t service_level,
-            uint8_t traffic_class, int64_t now_ns);
+            uint8_t traffic_class, int64_t now_ns, uint16_t pkey = 0);
   // No longer: its queue pair goes.
   void Unwant(engine::InstanceId peer, engine::PathId path);
 
