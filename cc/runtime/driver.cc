@@ -624,6 +624,12 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
                                      .cause = m.cause});
           } else if constexpr (std::is_same_v<T, engine::Ask>) {
             if (!link->is_sender()) return refuse();
+            // Lanes of an epoch that this end has not given out.
+            if (std::any_of(m.lanes.begin(), m.lanes.end(), [&link](const LaneId& lane) {
+                  return lane.epoch > link->machine.epoch();
+                })) {
+              return refuse();
+            }
             StepMachine(link.get(), {.kind = engine::FailoverEvent::Kind::kPeerAsk,
                                      .lanes = m.lanes,
                                      .epoch = m.epoch,
@@ -759,6 +765,7 @@ void Driver::TakeProbes() {
     parts_.journal->Count([&result](JournalCounters* counters) {
       ++(result.answered ? counters->probes_answered : counters->probes_unanswered);
     });
+    peer->second.tried.insert(result.path);
     if (result.answered) {
       peer->second.last_answer = now_;
       peer->second.silent_since = 0;
@@ -795,7 +802,7 @@ void Driver::TakeCover() {
       dirty_.insert(id);
       if (news.covers && link->info.recv != nullptr && !link->over && !link->closing) {
         // What is open gets the keys of the new device.
-        link->info.recv->Reannounce(link->machine.epoch());
+        link->info.recv->Reannounce(link->made_epoch);
       }
       if (!news.covers) {
         parts_.journal->Append({.time_ns = now_,

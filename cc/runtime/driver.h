@@ -55,7 +55,11 @@ struct DriverOptions {
   // After the loss of a peer's process is certain, so long until its connections end, for what may
   // still arrive.
   int64_t death_bound = 2'000'000'000;
-  int next_in_line = 2;  // backups that are kept proved for each base lane
+  // Backups that are kept proved for each base lane: one survivor of four alone would carry twice
+  // its share.
+  int next_in_line = 3;
+  // A line on an episode waits so long for probes that tell who is to blame.
+  int64_t judge_after = 50'000'000;
   uint64_t seed = 1;
 };
 
@@ -135,6 +139,14 @@ class Driver {
     std::map<int, engine::PortReport> ports;
     bool ports_known = false;
     std::map<engine::PathId, engine::PathHealth> paths;
+    std::set<engine::PathId> tried;  // a probe has come back, or has not in its time
+    // Paths on which new lanes fail at once though probes are answered: left alone for a while.
+    struct Breaker {
+      int strikes = 0;
+      int64_t last = 0;
+      int64_t until = 0;
+    };
+    std::map<engine::PathId, Breaker> breakers;
     std::set<engine::EndId> links;
     bool up = false;
     bool goodbye = false;
@@ -155,6 +167,7 @@ class Driver {
     int touched = 0;
     uint64_t bytes = 0;
     bool told = false;
+    int64_t ended = 0;  // 0 = not yet
     std::set<int> over;  // local ports that carry now what it had
   };
 
@@ -201,6 +214,9 @@ class Driver {
   void SuspectLocal(int physical, engine::Cause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SuspectRemote(engine::InstanceId peer, int remote, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Strike(Link* link, const LinkLane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CrossProbe(engine::InstanceId peer, engine::PathId path, const Link& link)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StepMachine(Link* link, const engine::FailoverEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(Link* link, const engine::FailoverAction& action,
@@ -219,7 +235,11 @@ class Driver {
   void FinishGiveUp(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void JoinEpisode(Link* link, engine::PathId path, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasCarried(engine::InstanceId peer, engine::PathId path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveEpisode(Link* link, bool recovered) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellBegin(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellEnd(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellEpisodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::Blame JudgeEpisode(const Episode& episode) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -27,6 +27,12 @@ constexpr int64_t kFencePauseNs = 100'000;
 constexpr int64_t kFencePauseMaxNs = 5'000'000;
 // Connections that go back to a port within this of each other are told of in one line.
 constexpr int64_t kReturnQuietNs = 100'000'000;
+// See Driver::Strike.
+constexpr int64_t kYoungNs = 2'000'000'000;
+constexpr int64_t kBreakerNs = 100'000'000;
+constexpr int64_t kBreakerMaxNs = 60'000'000'000;
+constexpr int64_t kStrikesForgottenNs = 120'000'000'000;
+constexpr size_t kPathsMax = 1024;
 constexpr int64_t kHeldPauseNs = 1'000'000'000;
 // Saying again what has had no answer though a session is there.
 constexpr int64_t kRepeatNs = 1'000'000'000;
@@ -109,6 +115,10 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
     if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
     engine::AddLane(&news, id);
     JoinEpisode(link, lane->path, cause);
+    const bool of_lane = cause == Cause::kCompletion || cause == Cause::kPost ||
+                         cause == Cause::kQueuePair;
+    if (of_lane) Strike(link, *lane);
+    if (!IsPlanned(cause) && lane->path_known) CrossProbe(link->info.peer, lane->path, *link);
   }
   if (news.empty()) return;
   if (link->peer_over) {
@@ -127,6 +137,41 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
                           .cause = cause,
                           .value = news.size()});
   StepMachine(link, {.kind = FailoverEvent::Kind::kSuspect, .lanes = news, .cause = cause});
+}
+
+// A lane that fails soon after it was made: if the path goes on answering probes, something is wrong
+// that probes do not show, and making lanes on it again and again helps nobody.
+void Driver::Strike(Link* link, const LinkLane& lane) {
+  if (!lane.path_known || lane.made_at == 0 || now_ - lane.made_at > kYoungNs) return;
+  Peer::Breaker& breaker = peers_[link->info.peer].breakers[lane.path];
+  if (now_ - breaker.last > kStrikesForgottenNs) breaker.strikes = 0;
+  breaker.last = now_;
+  ++breaker.strikes;
+  const int64_t pause =
+      std::min(kBreakerMaxNs, kBreakerNs << std::min(breaker.strikes - 1, 10));
+  breaker.until = now_ + pause;
+  dirty_later_.insert({breaker.until, link->info.id});
+}
+
+// Whether other ports reach the remote one, and this one reaches others: that tells who is to
+// blame.
+void Driver::CrossProbe(engine::InstanceId peer_id, PathId path, const Link& link) {
+  const Peer& peer = peers_[peer_id];
+  if (peer.paths.size() >= kPathsMax) return;
+  std::vector<PathId> wanted;
+  for (const auto& [physical, port] : ports_) {
+    if (physical != path.local && port.health.MayEnter() && parts_.ports->active(physical)) {
+      wanted.push_back({.local = physical, .remote = path.remote});
+      break;
+    }
+  }
+  for (const auto& [remote, report] : peer.ports) {
+    if (remote != path.remote && report.state == engine::PortState::kActive) {
+      wanted.push_back({.local = path.local, .remote = remote});
+      break;
+    }
+  }
+  for (const PathId& other : wanted) WantPath(peer_id, other, link);
 }
 
 template <typename Matches>
@@ -284,9 +329,11 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
   if (link->is_sender()) {
     result = link->info.send->Resume(FromMessage(peer.receiver), Refs(action.lanes));
   } else {
+    // Not behind lanes that are up already: an older entry could not be used on them.
     result = link->info.recv->Resume({.next_sequence = peer.sender.next_sequence,
                                       .announcements = peer.sender.announcements},
-                                     Refs(action.lanes), action.epoch);
+                                     Refs(action.lanes),
+                                     std::max(action.epoch, link->made_epoch));
   }
   switch (result.status) {
     case datapath::ResumeResult::Status::kResumed:
@@ -517,11 +564,22 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
            .path = path,
            .answers = health.state() == engine::PathState::kGood ||
                       health.state() == engine::PathState::kHeld,
-           .ever_answered = health.last_answer() != 0,
-           .known = health.state() != engine::PathState::kUnknown});
+           .ever_answered = health.last_answer() != 0 || HasCarried(id, path),
+           .known = peer.tried.contains(path)});
     }
   }
   return engine::Judge(evidence);
+}
+
+// Whether data has moved on a path, which proves as much as a probe.
+bool Driver::HasCarried(engine::InstanceId peer, PathId path) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const auto& entry) {
+    const Link& link = *entry.second;
+    return link.info.peer == peer &&
+           std::any_of(link.lanes.begin(), link.lanes.end(), [&path](const auto& lane) {
+             return lane.second.path == path && lane.second.progressed > 0;
+           });
+  });
 }
 
 void Driver::LeaveEpisode(Link* link, bool recovered) {
@@ -541,62 +599,78 @@ void Driver::LeaveEpisode(Link* link, bool recovered) {
   }
 }
 
-// One line when an episode begins, one when all its connections move again.
+// Two lines for an episode, whatever the number of its connections.
+
+void Driver::TellBegin(Episode* episode) {
+  episode->told = true;
+  episode->blame = JudgeEpisode(*episode);
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kEpisode,
+                          .episode = episode->id,
+                          .local = episode->local,
+                          .peer = episode->peer,
+                          .remote = episode->remote,
+                          .cause = episode->cause,
+                          .blame = episode->blame,
+                          .value = static_cast<uint64_t>(episode->touched)});
+  const auto peer = peers_.find(episode->peer);
+  const std::string line = absl::StrCat(
+      PortName(episode->local), " to ", peer == peers_.end() ? "a peer" : peer->second.host, ": ",
+      CauseText(episode->cause), " (", engine::BlameText(episode->blame), "); ", episode->touched,
+      " connection(s) leave it for other ports, the job goes on; ", NextStep(episode->blame));
+  if (episode->cause == Cause::kCommand) {
+    RAILHOP_LOG(kInfo, "%s", line.c_str());
+  } else {
+    RAILHOP_LOG(kWarning, "%s", line.c_str());
+  }
+}
+
+void Driver::TellEnd(Episode* episode) {
+  if (episode->over.empty()) return;  // all its connections have ended
+  episode->blame = JudgeEpisode(*episode);
+  std::vector<std::string> over;
+  for (const int physical : episode->over) over.push_back(PortName(physical));
+  const int64_t took = episode->ended - episode->since;
+  parts_.journal->Append({.time_ns = now_,
+                          .kind = JournalEntry::Kind::kRecovered,
+                          .episode = episode->id,
+                          .local = episode->local,
+                          .peer = episode->peer,
+                          .remote = episode->remote,
+                          .cause = episode->cause,
+                          .blame = episode->blame,
+                          .value = static_cast<uint64_t>(took),
+                          .bytes = episode->bytes,
+                          .text = absl::StrJoin(over, ", ")});
+  const auto peer = peers_.find(episode->peer);
+  const std::string line = absl::StrCat(
+      PortName(episode->local), " to ", peer == peers_.end() ? "a peer" : peer->second.host,
+      ": recovered after ", Milliseconds(took), ": ", episode->touched, " connection(s) go on over ",
+      absl::StrJoin(over, ", "), ", ", episode->bytes, " bytes were sent again (",
+      engine::BlameText(episode->blame), ")");
+  if (episode->cause == Cause::kCommand) {
+    RAILHOP_LOG(kInfo, "%s", line.c_str());
+  } else {
+    RAILHOP_LOG(kWarning, "%s", line.c_str());
+  }
+}
+
 void Driver::TellEpisodes() {
   std::vector<uint64_t> ended;
   for (auto& [id, episode] : episodes_) {
-    const auto peer = peers_.find(episode.peer);
-    const std::string host = peer == peers_.end() ? "a peer" : peer->second.host;
-    const bool quiet = episode.cause == Cause::kCommand;
-    if (!episode.told) {
-      episode.told = true;
-      episode.blame = JudgeEpisode(episode);
-      parts_.journal->Append({.time_ns = now_,
-                              .kind = JournalEntry::Kind::kEpisode,
-                              .episode = id,
-                              .local = episode.local,
-                              .peer = episode.peer,
-                              .remote = episode.remote,
-                              .cause = episode.cause,
-                              .blame = episode.blame,
-                              .value = episode.open.size()});
-      const std::string line = absl::StrCat(
-          PortName(episode.local), " to ", host, ": ", CauseText(episode.cause), " (",
-          engine::BlameText(episode.blame), "); ", episode.open.size(),
-          " connection(s) leave it for other ports, the job goes on; ", NextStep(episode.blame));
-      if (quiet) {
-        RAILHOP_LOG(kInfo, "%s", line.c_str());
-      } else {
-        RAILHOP_LOG(kWarning, "%s", line.c_str());
-      }
+    if (episode.open.empty() && episode.ended == 0) episode.ended = now_;
+    // Only probes tell whose fault silence or an error is; a port that is down says it itself.
+    const bool plain = episode.cause == Cause::kPortDown || episode.cause == Cause::kDeviceFatal ||
+                       episode.cause == Cause::kCommand;
+    const int64_t due = episode.since + options_.judge_after;
+    if (!episode.told && !plain && now_ < due) {
+      Schedule(due);
+      continue;
     }
-    if (!episode.open.empty()) continue;
+    if (!episode.told) TellBegin(&episode);
+    if (episode.ended == 0) continue;
+    TellEnd(&episode);
     ended.push_back(id);
-    if (episode.over.empty()) continue;
-    episode.blame = JudgeEpisode(episode);
-    std::vector<std::string> over;
-    for (const int physical : episode.over) over.push_back(PortName(physical));
-    parts_.journal->Append({.time_ns = now_,
-                            .kind = JournalEntry::Kind::kRecovered,
-                            .episode = id,
-                            .local = episode.local,
-                            .peer = episode.peer,
-                            .remote = episode.remote,
-                            .cause = episode.cause,
-                            .blame = episode.blame,
-                            .value = static_cast<uint64_t>(now_ - episode.since),
-                            .bytes = episode.bytes,
-                            .text = absl::StrJoin(over, ", ")});
-    const std::string line = absl::StrCat(
-        PortName(episode.local), " to ", host, ": recovered after ",
-        Milliseconds(now_ - episode.since), ": ", episode.touched, " connection(s) go on over ",
-        absl::StrJoin(over, ", "), ", ", episode.bytes, " bytes were sent again (",
-        engine::BlameText(episode.blame), ")");
-    if (quiet) {
-      RAILHOP_LOG(kInfo, "%s", line.c_str());
-    } else {
-      RAILHOP_LOG(kWarning, "%s", line.c_str());
-    }
   }
   for (const uint64_t id : ended) episodes_.erase(id);
   for (auto it = returns_.begin(); it != returns_.end();) {

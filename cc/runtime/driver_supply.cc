@@ -154,7 +154,9 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
                              health->second.state() == engine::PathState::kUnknown ||
                              health->second.state() == engine::PathState::kDoubtful);
       }
-      facts.good = local_ok && proved && remote.state == PortState::kActive;
+      const auto breaker = peer.breakers.find(facts.path);
+      const bool open = breaker != peer.breakers.end() && now_ < breaker->second.until;
+      facts.good = local_ok && proved && !open && remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
   }
@@ -529,6 +531,7 @@ void Driver::OfferRaised(const std::shared_ptr<Link>& link,
       made.remote_slot = theirs->slot;
       made.base = leg->base;
       made.progress_at = now_;
+      made.made_at = now_;
       link->lanes[id] = made;
       ++added;
     }
@@ -727,6 +730,7 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
       made.slot = part->wish.slot;
       made.remote_slot = theirs.slot;
       made.progress_at = now_;
+      made.made_at = now_;
       link->lanes[{.index = theirs.index, .epoch = work->epoch}] = made;
       work->answer.lanes.push_back(part->made->end_lanes[i]);
       any = true;
@@ -738,7 +742,10 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
     }
     Discard(std::move(part->made), part->wish.device->id);
   }
-  if (!work->answer.lanes.empty()) link->answers[work->epoch] = work->answer;
+  if (!work->answer.lanes.empty()) {
+    link->answers[work->epoch] = work->answer;
+    link->made_epoch = std::max(link->made_epoch, work->epoch);
+  }
   Send(*link, work->answer);
 }
 
@@ -755,7 +762,7 @@ void Driver::TakeUp(Link* link, const engine::Up& up) {
   for (const LaneId& id : UpLanes(*link)) route.push_back(id.index);
   SetRoute(link, std::move(route));
   // What is open is announced again: its entries lack the keys of the new lanes' devices.
-  link->info.recv->Reannounce(std::max(up.epoch, link->machine.epoch()));
+  link->info.recv->Reannounce(link->made_epoch);
   parts_.journal->Append({.time_ns = now_,
                           .kind = JournalEntry::Kind::kMoved,
                           .episode = link->episode,

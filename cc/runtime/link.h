@@ -74,6 +74,7 @@ struct LinkLane {
   uint8_t slot = 0;
   uint8_t remote_slot = 0;
   int base = 0;
+  int64_t made_at = 0;
 
   // Fence.
   bool fence_wanted = false;
@@ -141,6 +142,7 @@ struct Link {
   std::map<uint32_t, engine::Up> ups;                // sender: of live lanes, by epoch
   std::map<uint32_t, engine::Answer> answers;        // receiver: of live lanes, by epoch
   std::map<uint32_t, bool> answering;                // receiver: jobs under way
+  uint32_t made_epoch = 1;  // receiver: the highest of lanes that it has made
   int64_t offer_at = 0;   // not before: back-off
   int offer_failures = 0;
   uint8_t next_place = 0;
