@@ -412,6 +412,41 @@ void DrawDatapath(Prng& prng, PluginPlan* plan) {
   }
 }
 
+void DrawFailover(Prng& prng, PluginPlan* plan) {
+  runtime::FailoverConfig& f = plan->failover;
+  const auto draw = [&prng](uint64_t low, uint64_t high) {
+    return static_cast<int64_t>(Magnitude(prng, low, high));
+  };
+  f.enabled = plan->datapath.failover = true;
+  f.confirm = prng.Chance(0.15);
+  f.health.stall = prng.Chance(0.3) ? static_cast<int64_t>(kSecond) : draw(20 * kMs, 400 * kMs);
+  f.health.probe_interval = draw(20 * kMs, 500 * kMs);
+  f.health.probe_interval_max = std::max(f.health.probe_interval, draw(100 * kMs, 5 * kSecond));
+  f.health.hold_down = draw(20 * kMs, 500 * kMs);
+  f.health.hold_down_max = 8 * f.health.hold_down;
+  f.port_poll_interval_ns = draw(20 * kMs, 500 * kMs);
+  f.cover_backups = prng.Chance(0.8) ? -1 : static_cast<int>(1 + prng.Below(2));
+}
+
+void DrawCommands(Prng& prng, PluginPlan* plan) {
+  if (!prng.Chance(0.12)) return;
+  const uint64_t count = 1 + prng.Below(4);
+  for (uint64_t i = 0; i < count; ++i) {
+    PlannedCommand command;
+    command.kind = static_cast<PlannedCommand::Kind>(prng.Below(4));
+    command.at_ns = DrawTime(prng);
+    command.host = prng.Below(plan->topology.hosts.size());
+    command.physical = static_cast<int>(prng.Below(static_cast<uint64_t>(RailsOf(plan->topology))));
+    plan->commands.push_back(command);
+    // What is drained is released again some time.
+    if (command.kind <= PlannedCommand::Kind::kForce) {
+      command.kind = PlannedCommand::Kind::kRelease;
+      command.at_ns += Magnitude(prng, 1 * kMs, 2 * kSecond);
+      plan->commands.push_back(command);
+    }
+  }
+}
+
 }  // namespace
 
 PluginPlan DrawPluginPlan(uint64_t seed) {
@@ -430,6 +465,7 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
   plan.options.window_ns = Magnitude(prng, 500, 20 * kUs);
   plan.channel_delay_ns = Magnitude(prng, 5 * kUs, 20 * kMs);
   DrawDatapath(prng, &plan);
+  DrawFailover(prng, &plan);
   const uint64_t connections = 1 + prng.Below(prng.Chance(0.2) ? 12 : 3);
   for (uint64_t i = 0; i < connections; ++i) plan.traffic.push_back(DrawTraffic(prng, plan));
   if (plan.trouble == Trouble::kTolerable) {
@@ -441,6 +477,7 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
   if (plan.trouble == Trouble::kFaults) {
     DrawFaults(prng, &plan);
     DrawChannelFaults(prng, &plan);
+    DrawCommands(prng, &plan);
   }
   return plan;
 }
@@ -455,7 +492,9 @@ std::string Describe(const PluginPlan& plan) {
                      std::to_string(plan.topology.hosts.size()) + " hosts, " +
                      std::to_string(RailsOf(plan.topology)) + " NICs each, " +
                      std::to_string(plan.topology.nets.size()) + " nets" +
-                     (plan.topology.routes.empty() ? "" : " (routed)") + ", qps " +
+                     (plan.topology.routes.empty() ? "" : " (routed)") + ", stall " +
+                     std::to_string(plan.failover.health.stall / 1000000) + " ms, confirm " +
+                     (plan.failover.confirm ? "on" : "off") + ", qps " +
                      std::to_string(plan.datapath.ib_qps_per_connection) + " timeout " +
                      std::to_string(plan.datapath.ib_timeout) + " retries " +
                      std::to_string(plan.datapath.ib_retry_cnt) + "\n";
@@ -478,6 +517,12 @@ std::string Describe(const PluginPlan& plan) {
     text += "  at " + std::to_string(fault.at_ns / kUs) + " us: channel host" +
             std::to_string(fault.host) + " - host" + std::to_string(fault.other) + " " +
             kKinds[static_cast<size_t>(fault.kind)] + " for " + Us(fault.for_ns) + "\n";
+  }
+  static constexpr const char* kCommands[] = {"drain", "force failover of", "release", "fail back"};
+  for (const PlannedCommand& command : plan.commands) {
+    text += "  at " + std::to_string(command.at_ns / kUs) + " us: host" +
+            std::to_string(command.host) + " " + kCommands[static_cast<size_t>(command.kind)] +
+            " nic" + std::to_string(command.physical) + "\n";
   }
   if (plan.heal_ns != 0) text += "  at " + std::to_string(plan.heal_ns / kUs) + " us: heal\n";
   return text;

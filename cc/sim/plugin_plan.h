@@ -11,6 +11,7 @@
 
 #include "cc/datapath/datapath_config.h"
 #include "cc/rdma_model/topology.h"
+#include "cc/runtime/failover_config.h"
 #include "cc/sim/nic.h"
 #include "cc/sim/plugin_traffic.h"
 #include "cc/sim/seed_plan.h"
@@ -38,15 +39,26 @@ struct ChannelFault {
   size_t host = 0, other = 0;
 };
 
+// What somebody asks of a process.
+struct PlannedCommand {
+  enum class Kind : uint8_t { kDrain, kForce, kRelease, kFailBack };
+  Kind kind = Kind::kDrain;
+  uint64_t at_ns = 0;
+  size_t host = 0;
+  int physical = 0;
+};
+
 struct PluginPlan {
   uint64_t seed = 0;
   Trouble trouble = Trouble::kNone;
   rdma::Topology topology;
   Options options;
   datapath::DatapathConfig datapath;
+  runtime::FailoverConfig failover;
   std::vector<TrafficPlan> traffic;
   std::vector<PlannedFault> faults;
   std::vector<ChannelFault> channel;
+  std::vector<PlannedCommand> commands;
   uint64_t channel_delay_ns = 20'000;
   uint64_t heal_ns = 0;  // everything is as at the start again, but for what is gone for good
 

@@ -79,6 +79,22 @@ PluginProcess::PluginProcess(PluginHost* host, ControlNet* net,
                                                                      .journal = &journal_,
                                                                      .wake = [this] { Wake(); }},
                                               options);
+  PluginHost::Failover& hooks = host->failover();
+  hooks.reg = [this](runtime::ConnectionComm* comm, void* data, size_t size,
+                     runtime::Memory* memory) {
+    return cover_->Register(comm, memory, {.data = data, .size = size});
+  };
+  hooks.dereg = [this](runtime::Memory* memory) { return cover_->Deregister(memory); };
+  hooks.closed = [this](runtime::ConnectionComm* comm) { cover_->Closed(comm); };
+  hooks.added = [this](const PluginConnection& c, engine::End end) {
+    if (c.failover) driver_->Add(InfoOf(c, end, maker_));
+  };
+  hooks.notify = [this](const PluginConnection& c, engine::End end) {
+    driver_->Notify(EndIdOf(c, end));
+  };
+  hooks.remove = [this](const PluginConnection& c, engine::End end) {
+    return driver_->Remove(EndIdOf(c, end));
+  };
   Wake();
 }
 
@@ -89,10 +105,6 @@ PluginProcess::~PluginProcess() {
   cover_.reset();
   ports_.reset();
   executor_.reset();
-}
-
-void PluginProcess::Add(const PluginConnection& connection, engine::End end) {
-  driver_->Add(InfoOf(connection, end, maker_));
 }
 
 void PluginProcess::Take(const runtime::AsyncEvent& event) { driver_->Take(event); }

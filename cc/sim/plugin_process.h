@@ -35,8 +35,6 @@ class PluginProcess final : public Actor {
   runtime::Journal& journal() { return journal_; }
   SimExecutor& executor() { return *executor_; }
 
-  // This end of a connection has been made.
-  void Add(const PluginConnection& connection, engine::End end);
   // An event of one of its devices.
   void Take(const runtime::AsyncEvent& event);
   // No more steps.

@@ -1,12 +1,18 @@
 #include "cc/sim/plugin_runner.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/log.h"
 #include "cc/rdma_model/fault_grammar.h"
+#include "cc/runtime/async_watch.h"
+#include "cc/sim/plugin_channel.h"
+#include "cc/sim/plugin_process.h"
 #include "cc/sim/plugin_traffic.h"
 #include "cc/sim/plugin_world.h"
 
@@ -54,23 +60,134 @@ class FaultPlayer final : public Actor {
   const PluginPlan& plan_;
 };
 
+using Processes = std::vector<std::unique_ptr<PluginProcess>>;
+
+// Reads the devices' events, as AsyncWatch does in every process.
+class EventReader final : public Actor {
+ public:
+  EventReader(PluginWorld* world, Processes* processes) : world_(world), processes_(processes) {
+    world->set_async_actor(this);
+  }
+  void OnEvent(uint64_t) override {
+    while (!world_->async_events().empty()) {
+      ibv_context* raw = world_->async_events().front();
+      world_->async_events().pop_front();
+      Read(raw);
+    }
+  }
+
+ private:
+  void Read(ibv_context* raw) {
+    PluginProcess* process = (*processes_)[NicOf(raw)->host()->index].get();
+    ibv_async_event read;
+    if (SimVerbs().get_async_event(raw, &read) != 0) return;
+    runtime::AsyncEvent event;
+    event.type = read.event_type;
+    switch (read.event_type) {
+      case IBV_EVENT_CQ_ERR:
+        event.cq = read.element.cq;
+        break;
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+      case IBV_EVENT_COMM_EST:
+      case IBV_EVENT_SQ_DRAINED:
+      case IBV_EVENT_PATH_MIG:
+      case IBV_EVENT_PATH_MIG_ERR:
+      case IBV_EVENT_QP_LAST_WQE_REACHED:
+        event.qp = read.element.qp;
+        break;
+      default:
+        event.port = static_cast<uint8_t>(read.element.port_num);
+    }
+    SimVerbs().ack_async_event(&read);
+    for (const auto& context : process->host()->devices().contexts()) {
+      if (context->raw() == raw) event.context = context.get();
+    }
+    if (process->host()->alive() && event.context != nullptr) process->Take(event);
+  }
+
+  PluginWorld* const world_;
+  Processes* const processes_;
+};
+
+// Plays what goes wrong on the control channel, and what people ask for.
+class Director final : public Actor {
+ public:
+  Director(PluginWorld* world, ControlNet* net, Processes* processes, const PluginPlan& plan)
+      : net_(net), processes_(processes), plan_(plan) {
+    size_t turn = 0;
+    for (const ChannelFault& fault : plan.channel) {
+      world->loop().At(kStartNs + fault.at_ns, this, turn++);
+    }
+    for (const PlannedCommand& command : plan.commands) {
+      world->loop().At(kStartNs + command.at_ns, this, turn++);
+    }
+    if (plan.heal_ns != 0) world->loop().At(kStartNs + plan.heal_ns, this, turn);
+  }
+  void OnEvent(uint64_t turn) override {
+    const size_t faults = plan_.channel.size();
+    if (turn < faults) return net_->Start(plan_.channel[turn]);
+    if (turn - faults < plan_.commands.size()) return Command(plan_.commands[turn - faults]);
+    net_->Heal();
+  }
+
+ private:
+  // Refusing is an answer, too.
+  void Command(const PlannedCommand& command) {
+    PluginProcess& process = *(*processes_)[command.host];
+    if (!process.host()->alive()) return;
+    CallerScope scope(process.host()->world(), Caller::kNccl);
+    runtime::Driver& driver = process.driver();
+    switch (command.kind) {
+      case PlannedCommand::Kind::kDrain:
+        return driver.Drain(command.physical).IgnoreError();
+      case PlannedCommand::Kind::kForce:
+        return driver.ForceFailover(command.physical).IgnoreError();
+      case PlannedCommand::Kind::kRelease:
+        return driver.Release(command.physical).IgnoreError();
+      case PlannedCommand::Kind::kFailBack:
+        return driver.FailBack().IgnoreError();
+    }
+  }
+
+  ControlNet* const net_;
+  Processes* const processes_;
+  const PluginPlan& plan_;
+};
+
 class PluginRun {
  public:
   PluginRun(const PluginPlan& plan, Memory* memory, bool keep_record)
-      : plan_(plan), world_(plan.topology, plan.options, plan.datapath, &violations_) {
+      : plan_(plan),
+        world_(plan.topology, plan.options, plan.datapath, plan.failover.confirm, &violations_),
+        chance_(plan.options.seed ^ 5),
+        net_(&world_, {.delay_ns = plan.channel_delay_ns}, chance_.Next()) {
+    keep_record_ = keep_record;
     if (keep_record) world_.world().recorder().Keep();
+    SetLogThreshold(keep_record ? LogSeverity::kInfo : LogSeverity::kWarning);
+    SetLogSink({.write = &PluginRun::TakeLine, .context = this});
+    for (const auto& host : world_.hosts()) {
+      processes_.push_back(
+          std::make_unique<PluginProcess>(host.get(), &net_, plan.failover, chance_.Next()));
+    }
+    reader_ = std::make_unique<EventReader>(&world_, &processes_);
     player_ = std::make_unique<FaultPlayer>(&world_, plan);
+    director_ = std::make_unique<Director>(&world_, &net_, &processes_, plan);
     for (size_t i = 0; i < plan.traffic.size(); ++i) {
       traffic_.push_back(std::make_unique<PluginTraffic>(&world_, memory, plan.traffic[i], i));
       traffic_.back()->Start();
     }
   }
 
+  ~PluginRun() { SetLogSink({}); }
+
   void Play() {
     const uint64_t limit = kStartNs + plan_.heal_ns + kRecoverNs + IdleTime();
     EventLoop& loop = world_.loop();
     while (!AllClosed() && loop.events() < kEventsMax && loop.next_ns() <= limit) {
       if (!loop.Step()) break;
+      if (world_.world().faults().killed.size() != buried_) Bury();
     }
     if (loop.events() >= kEventsMax) violations_.Add("goes in circles: events without end");
     for (const auto& traffic : traffic_) JudgeEnd(*traffic);
@@ -105,6 +222,25 @@ class PluginRun {
   Violations& violations() { return violations_; }
 
  private:
+  static void TakeLine(void* context, LogSeverity severity, const char*, int, const char* line) {
+    auto* self = static_cast<PluginRun*>(context);
+    if (severity >= LogSeverity::kWarning) ++self->warnings_;
+    if (!self->keep_record_) return;
+    const uint64_t us = (self->world_.now_ns() - kStartNs) / 1000;
+    std::fprintf(stderr, "%10" PRIu64 " us  %s %s\n", us, LogSeverityName(severity), line);
+  }
+
+  // What the death of a process means for its peers.
+  void Bury() {
+    const std::vector<Host*>& killed = world_.world().faults().killed;
+    for (; buried_ < killed.size(); ++buried_) {
+      PluginProcess& process = *processes_[killed[buried_]->index];
+      process.Stop();
+      process.executor().Abandon();
+      net_.Kill(process.host(), chance_.Chance(0.3));
+    }
+  }
+
   bool AllClosed() const {
     return std::all_of(traffic_.begin(), traffic_.end(),
                        [](const auto& traffic) { return traffic->Closed(); });
@@ -173,8 +309,16 @@ class PluginRun {
   const PluginPlan& plan_;
   Violations violations_;
   PluginWorld world_;
+  Prng chance_;
+  ControlNet net_;
   std::unique_ptr<FaultPlayer> player_;
   std::vector<std::unique_ptr<PluginTraffic>> traffic_;
+  Processes processes_;
+  std::unique_ptr<EventReader> reader_;
+  std::unique_ptr<Director> director_;
+  size_t buried_ = 0;
+  bool keep_record_ = false;
+  uint64_t warnings_ = 0;
 };
 
 }  // namespace
@@ -182,8 +326,6 @@ class PluginRun {
 SeedResult PluginRunner::Run(const PluginPlan& plan, bool keep_record) {
   memory_.Reset();
   SeedResult result;
-  // Not before there is somebody who deals with them.
-  if (plan.trouble == Trouble::kFaults) return result;
   PluginRun run(plan, &memory_, keep_record);
   run.Play();
   for (const Buffer& buffer : memory_.Damaged()) {

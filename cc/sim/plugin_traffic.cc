@@ -90,6 +90,7 @@ class Places {
     for (const auto& place : places_) {
       if (place->registration.mark != runtime::Memory::Mark::kLive) continue;
       const absl::Status status = host_->Deregister(&place->registration);
+      if (status.ok()) place->registration.mark = runtime::Memory::Mark::kOver;
       if (first.ok()) first = status;
     }
     return first;

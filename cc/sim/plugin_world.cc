@@ -135,52 +135,21 @@ PluginHost::PluginHost(PluginWorld* world, Host* host, const datapath::DatapathC
       host_(host),
       config_(config),
       instance_id_(Random64()),
-      devices_(&world->world(), host) {
-  for (const auto& physical : devices_.physical()) {
-    caches_.push_back(std::make_unique<runtime::RegistrationCache>(physical->context, false));
-  }
-}
+      devices_(&world->world(), host) {}
 
 absl::Status PluginHost::Register(runtime::ConnectionComm* comm, void* data, size_t size,
                                   runtime::Memory* memory) {
-  if (failover_.reg) return failover_.reg(comm, data, size, memory);
-  memory->keys.Start(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(data) + size);
-  memory->parts = 0;
-  for (const runtime::PhysicalDevice* part : comm->device->parts) {
-    const uint32_t i = memory->parts;
-    runtime::RegistrationCache* cache = caches_[static_cast<size_t>(part->id)].get();
-    const absl::StatusOr<runtime::Registration*> made = cache->Acquire(data, size);
-    if (!made.ok()) {
-      Deregister(memory).IgnoreError();
-      return made.status();
-    }
-    memory->caches[i] = cache;
-    memory->registrations[i] = *made;
-    memory->keys.Add(part->id, (*made)->region->local_key(), (*made)->region->remote_key());
-    ++memory->parts;
-  }
-  memory->mark = runtime::Memory::Mark::kLive;
-  return absl::OkStatus();
+  return failover_.reg(comm, data, size, memory);
 }
 
-absl::Status PluginHost::Deregister(runtime::Memory* memory) {
-  if (failover_.dereg) return failover_.dereg(memory);
-  absl::Status first;
-  for (uint32_t i = 0; i < memory->parts; ++i) {
-    if (memory->registrations[i] == nullptr) continue;
-    absl::Status released = memory->caches[i]->Release(memory->registrations[i]);
-    if (released.ok()) memory->registrations[i] = nullptr;
-    if (first.ok() && !released.ok()) first = std::move(released);
-  }
-  if (first.ok()) memory->mark = runtime::Memory::Mark::kOver;
-  return first;
-}
+absl::Status PluginHost::Deregister(runtime::Memory* memory) { return failover_.dereg(memory); }
 
 // ---- the world
 
 PluginWorld::PluginWorld(const rdma::Topology& topology, const Options& options,
-                         const datapath::DatapathConfig& config, Violations* violations)
-    : world_(topology, options), violations_(violations), judge_(violations) {
+                         const datapath::DatapathConfig& config, bool confirm,
+                         Violations* violations)
+    : world_(topology, options), confirm_(confirm), violations_(violations), judge_(violations) {
   static Prng random(0);
   random = Prng(options.seed).Fork(11);
   g_random = &random;
@@ -247,11 +216,14 @@ absl::StatusOr<std::unique_ptr<PluginConnection>> PluginWorld::Connect(PluginHos
   made->recv = std::make_unique<runtime::RecvComm>();
   RAILHOP_ASSIGN_OR_RETURN(made->recv->connection,
                            receive.FinishReceive(made->recv->storage, made->hello));
+  made->failover = made->hello.failover && made->reply.failover;
   made->recv->device = &there;
+  made->recv->connection->SetFailover(made->failover, confirm_);
   made->recv->mark = runtime::ConnectionComm::Mark::kRecv;
   made->send = std::make_unique<runtime::SendComm>();
   made->send->connection = send.FinishSend(made->send->storage, made->reply);
   made->send->device = &here;
+  made->send->connection->SetFailover(made->failover, confirm_);
   made->send->mark = runtime::ConnectionComm::Mark::kSend;
   return made;
 }

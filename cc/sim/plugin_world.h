@@ -22,7 +22,6 @@
 #include "cc/engine/ids.h"
 #include "cc/runtime/comm.h"
 #include "cc/runtime/net_device.h"
-#include "cc/runtime/registration_cache.h"
 #include "cc/sim/plugin_judge.h"
 #include "cc/sim/transfer.h"
 #include "cc/sim/verbs_table.h"
@@ -78,7 +77,7 @@ class PluginHost {
   const datapath::DatapathConfig& config() const { return config_; }
   uint64_t instance_id() const { return instance_id_; }
 
-  // What its failover does for a connection; all null without failover.
+  // What its PluginProcess does for a connection.
   struct Failover {
     std::function<absl::Status(runtime::ConnectionComm*, void*, size_t, runtime::Memory*)> reg;
     std::function<absl::Status(runtime::Memory*)> dereg;
@@ -102,7 +101,6 @@ class PluginHost {
   const uint64_t instance_id_;
   PluginDevices devices_;
   Failover failover_;
-  std::vector<std::unique_ptr<runtime::RegistrationCache>> caches_;  // by PhysicalDevice::id
 };
 
 // A connection, both ends.
@@ -111,6 +109,7 @@ struct PluginConnection {
   PluginHost* receiver = nullptr;
   std::unique_ptr<runtime::SendComm> send;
   std::unique_ptr<runtime::RecvComm> recv;
+  bool failover = false;
   control::EndDescription hello;  // of the sender
   control::EndDescription reply;
 };
@@ -118,7 +117,7 @@ struct PluginConnection {
 class PluginWorld final : public VerbsActors, public HangListener {
  public:
   PluginWorld(const rdma::Topology& topology, const Options& options,
-              const datapath::DatapathConfig& config, Violations* violations);
+              const datapath::DatapathConfig& config, bool confirm, Violations* violations);
   ~PluginWorld() override;
   PluginWorld(const PluginWorld&) = delete;
   PluginWorld& operator=(const PluginWorld&) = delete;
@@ -153,6 +152,7 @@ class PluginWorld final : public VerbsActors, public HangListener {
   friend class CallerScope;
 
   World world_;
+  const bool confirm_;
   Violations* const violations_;
   WriteJudge judge_;
   std::vector<std::unique_ptr<PluginHost>> hosts_;
