@@ -280,6 +280,20 @@ TEST_F(CoverTest, ConnectionHasMoved_PresentDeviceAtOnceDeadOneNot) {
   EXPECT_EQ(Covered(memory), 0b1111u);
 }
 
+TEST_F(CoverTest, NoDeviceInService_CoveredWhenOneIsBack) {
+  Make(&executor_);
+  cover_->SetInService(0);
+  Memory memory;
+  ASSERT_TRUE(Register(&memory).ok());
+  EXPECT_EQ(Covered(memory), 0u);
+  executor_.RunAll();
+  EXPECT_EQ(Covered(memory), 0u);
+  cover_->SetInService(0b1000);
+  executor_.RunAll();
+  EXPECT_EQ(Covered(memory), 0b1000u);
+  ASSERT_TRUE(cover_->Deregister(&memory).ok());
+}
+
 TEST_F(CoverTest, Limit_NearestOnly) {
   Make(&executor_, {.backups = 2});
   Memory memory;

@@ -99,6 +99,7 @@ absl::Status QueuePair::ToReadyToSend(const PathAttributes& path) {
 }
 
 absl::Status QueuePair::ToError() {
+  if (qp_ == nullptr) return absl::OkStatus();
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_ERR;
   return Modify(&attr, IBV_QP_STATE, "ERR");
