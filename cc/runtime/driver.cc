@@ -56,7 +56,9 @@ void Driver::Add(LinkInfo info) {
     lane.progress_at = now_;
     link->lanes[{.index = static_cast<uint8_t>(i), .epoch = 1}] = lane;
     link->route.push_back(static_cast<uint8_t>(i));
-    ++link->slot_lanes[base.slot];
+    // What the handshake has made room for.
+    link->slot_lanes[base.slot] =
+        parts_.maker->LanesMax(static_cast<uint32_t>(link->info.base.size()));
   }
   // A lane that goes back to its own port finds the place of the one that was fenced; one more may
   // be there while it is handed over.

@@ -276,9 +276,7 @@ absl::Status LaneMaker::RaiseAnswered(Made* made, const Wish& wish,
     const auto lane =
         std::find_if(answer.lanes.begin(), answer.lanes.end(),
                      [index](const engine::EndLane& other) { return other.index == index; });
-    if (lane == answer.lanes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("the peer's answer lacks lane ", index));
-    }
+    if (lane == answer.lanes.end()) continue;  // refused: it stays as it is
     const engine::EndDevice* const peer = BySlot(answer.devices, lane->slot);
     if (peer == nullptr) {
       return absl::InvalidArgumentError(

@@ -144,7 +144,8 @@ class LaneMaker {
   };
   // All or nothing. Errors: as above, and FailedPrecondition (the port is not active).
   absl::StatusOr<Made> Make(const Wish& wish) const;
-  // The sender, when the answer is there: made->lanes to RTS, by index. Errors: as Raise.
+  // The sender, when the answer is there: made->lanes to RTS, by index, but for those that it
+  // lacks. Errors: as Raise.
   absl::Status RaiseAnswered(Made* made, const Wish& wish, const engine::Answer& answer) const;
 
   // ---- Probes.
