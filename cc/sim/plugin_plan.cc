@@ -170,6 +170,8 @@ TrafficPlan DrawTraffic(Prng& prng, const PluginPlan& plan) {
   const uint64_t idle_max = plan.trouble == Trouble::kTolerable ? 60 * kSecond : kSecond;
   t.send_pace = DrawPace(prng, idle_max);
   t.recv_pace = DrawPace(prng, idle_max);
+  // The sends of a group do not wait for each other: some only end with all of them.
+  if (grouped) t.send_pace.outstanding = std::max(t.send_pace.outstanding, 8u);
   t.seed = prng.Next();
   t.start_ns = prng.Chance(0.8) ? 0 : prng.Below(5 * kMs);
   t.close_ns = Magnitude(prng, 10 * kUs, 100 * kMs);

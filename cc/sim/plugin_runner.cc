@@ -165,7 +165,7 @@ class PluginRun {
         net_(&world_, {.delay_ns = plan.channel_delay_ns}, chance_.Next()) {
     keep_record_ = keep_record;
     if (keep_record) world_.world().recorder().Keep();
-    SetLogThreshold(keep_record ? LogSeverity::kInfo : LogSeverity::kWarning);
+    SetLogThreshold(keep_record ? LogSeverity::kTrace : LogSeverity::kWarning);
     SetLogSink({.write = &PluginRun::TakeLine, .context = this});
     for (const auto& host : world_.hosts()) {
       processes_.push_back(
@@ -196,6 +196,7 @@ class PluginRun {
     while (AllClosed() && loop.next_ns() <= settle && loop.events() < kEventsMax) loop.Step();
     for (const auto& traffic : traffic_) traffic->CheckBuffers();
     JudgeLeaks();
+    if (keep_record_) PrintJournals();
   }
 
   void Fill(SeedResult* result) {
@@ -228,6 +229,29 @@ class PluginRun {
     if (!self->keep_record_) return;
     const uint64_t us = (self->world_.now_ns() - kStartNs) / 1000;
     std::fprintf(stderr, "%10" PRIu64 " us  %s %s\n", us, LogSeverityName(severity), line);
+  }
+
+  void PrintJournals() const {
+    for (const auto& process : processes_) {
+      uint64_t gone = 0;
+      for (const runtime::JournalEntry& e : process->journal().Since(0, 10'000, &gone)) {
+        std::fprintf(stderr,
+                     "journal %s %10" PRIu64 " us %s local %d remote %d end %d of %016" PRIx64
+                     " epoch %u %s value %" PRIu64 " bytes %" PRIu64 " %s\n",
+                     process->host()->host()->name.c_str(),
+                     (static_cast<uint64_t>(e.time_ns) - kStartNs) / 1000,
+                     runtime::JournalKindText(e.kind), e.local, e.remote,
+                     static_cast<int>(e.end.end), e.end.connection, e.epoch,
+                     runtime::CauseText(e.cause), e.value, e.bytes, e.text.c_str());
+      }
+      const runtime::Driver::Summary s = process->driver().Summarize();
+      std::fprintf(stderr,
+                   "state %s links %d hindered %d lanes %d backup %d episodes %d peers %d paths %d "
+                   "good %d, %zu open jobs\n",
+                   process->host()->host()->name.c_str(), s.links, s.hindered, s.lanes,
+                   s.backup_lanes, s.open_episodes, s.peers, s.paths, s.good_paths,
+                   process->executor().open_jobs());
+    }
   }
 
   // What the death of a process means for its peers.
@@ -284,7 +308,8 @@ class PluginRun {
                                      (end->progress_ns() - kStartNs) / 1'000, " us"));
       } else if (end->outcome() != datapath::Outcome::kOk && !MayFail(traffic)) {
         violations_.Add(absl::StrCat(name, " got error ", static_cast<int>(end->outcome()), " at ",
-                                     (end->ended_ns() - kStartNs) / 1'000, " us"));
+                                     (end->ended_ns() - kStartNs) / 1'000, " us from ",
+                                     end->what()));
       } else if (!end->closed()) {
         violations_.Add(name + " cannot be closed");
       }

@@ -169,7 +169,7 @@ void TrafficEnd::OnEvent(uint64_t arg) {
 void TrafficEnd::AfterEnd() {
   const uint64_t now = traffic_->world()->now_ns();
   if (ended_ns_ == 0) ended_ns_ = now;
-  if (state_ == EndState::kFailed && close_at_ns_ == 0) {
+  if (state_ == EndState::kFailed && close_at_ns_ == 0 && !refused_) {
     // NCCL's thread is gone; the others close in their time. Every call must go on failing.
     if (Again() == Outcome::kOk) Violation("a call succeeds after one that failed");
   }
@@ -196,6 +196,7 @@ void TrafficEnd::Fail(Outcome outcome, const std::string& what) {
   state_ = EndState::kFailed;
   what_ = what;
   OnFailed();
+  refused_ = what.starts_with("registering");
   if (outcome == Outcome::kMisuse) Violation(what + " was called misuse");
 }
 

@@ -110,6 +110,7 @@ class TrafficEnd : public Actor {
 
   datapath::Outcome outcome_ = datapath::Outcome::kOk;
   std::string what_;
+  bool refused_ = false;  // memory was not registered; the connection is none the worse
   uint64_t ended_ns_ = 0;
   uint64_t pause_ns_;
   uint64_t vain_ = 0;  // visits since something moved
