@@ -131,11 +131,6 @@ void Put(const engine::Up& from, proto::Up* to) {
   to->set_first_sequence(from.first_sequence);
 }
 
-void Put(const engine::Drop& from, proto::Drop* to) {
-  Put(from.to, to->mutable_to());
-  to->set_epoch(from.epoch);
-}
-
 void Put(const engine::Inquiry& from, proto::Inquiry* to) {
   Put(from.to, to->mutable_to());
   to->set_serial(from.serial);
@@ -360,10 +355,6 @@ engine::Message Get(const proto::Up& from, FieldReader* in) {
       .to = GetTo(from, in), .epoch = from.epoch(), .first_sequence = from.first_sequence()};
 }
 
-engine::Message Get(const proto::Drop& from, FieldReader* in) {
-  return engine::Drop{.to = GetTo(from, in), .epoch = from.epoch()};
-}
-
 engine::Message Get(const proto::Inquiry& from, FieldReader* in) {
   return engine::Inquiry{.to = GetTo(from, in), .serial = from.serial()};
 }
@@ -478,8 +469,6 @@ absl::StatusOr<engine::Message> Read(const proto::Message& from) {
       return Read("answer", from.answer());
     case proto::Message::kUp:
       return Read("up", from.up());
-    case proto::Message::kDrop:
-      return Read("drop", from.drop());
     case proto::Message::kQuiet:
       return Read("quiet", from.quiet());
     case proto::Message::kInquiry:
@@ -515,7 +504,6 @@ struct Writer {
   void operator()(const engine::Offer& m) const { Put(m, out->mutable_offer()); }
   void operator()(const engine::Answer& m) const { Put(m, out->mutable_answer()); }
   void operator()(const engine::Up& m) const { Put(m, out->mutable_up()); }
-  void operator()(const engine::Drop& m) const { Put(m, out->mutable_drop()); }
   void operator()(const engine::Quiet& m) const { Put(m, out->mutable_quiet()); }
   void operator()(const engine::Inquiry& m) const { Put(m, out->mutable_inquiry()); }
   void operator()(const engine::Account& m) const { Put(m, out->mutable_account()); }
@@ -567,10 +555,10 @@ absl::StatusOr<std::vector<engine::Message>> DecodeBatch(absl::Span<const uint8_
 }
 
 const char* MessageName(const engine::Message& message) {
-  static constexpr const char* kNames[] = {
-      "fence", "ask",        "record",       "offer",       "answer", "up",
-      "drop",  "quiet",      "inquiry",      "account",     "over",   "unknown",
-      "ports", "probe_open", "probe_answer", "probe_close", "goodbye"};
+  static constexpr const char* kNames[] = {"fence",      "ask",          "record",      "offer",
+                                           "answer",     "up",           "quiet",       "inquiry",
+                                           "account",    "over",         "unknown",     "ports",
+                                           "probe_open", "probe_answer", "probe_close", "goodbye"};
   static_assert(std::size(kNames) == std::variant_size_v<engine::Message>);
   return message.valueless_by_exception() ? "none" : kNames[message.index()];
 }

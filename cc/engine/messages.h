@@ -98,8 +98,8 @@ struct EndLane {
   friend bool operator==(const EndLane&, const EndLane&) = default;
 };
 // New lanes: OFFER by the sender, ANSWER by the receiver (its queue pairs are in RTS and have
-// receives posted), UP by the sender (its queue pairs too: entries may travel). DROP: forget the
-// offer. Repeated until answered; the same epoch gives the same answer.
+// receives posted), UP by the sender (its queue pairs too: entries may travel). Repeated until
+// answered; the same epoch gives the same answer. An offer that is given up ends in a FENCE.
 struct Offer {
   EndId to;
   uint32_t epoch = 0;
@@ -122,11 +122,6 @@ struct Up {
   uint32_t epoch = 0;
   uint64_t first_sequence = 0;  // the first transfer that may use them
   friend bool operator==(const Up&, const Up&) = default;
-};
-struct Drop {
-  EndId to;
-  uint32_t epoch = 0;
-  friend bool operator==(const Drop&, const Drop&) = default;
 };
 
 // The sender posts no more to these lanes, and all it had posted is acknowledged: the receiver is
@@ -234,8 +229,8 @@ struct Goodbye {
   friend bool operator==(const Goodbye&, const Goodbye&) = default;
 };
 
-using Message = std::variant<Fence, Ask, Record, Offer, Answer, Up, Drop, Quiet, Inquiry, Account,
-                             Over, Unknown, Ports, ProbeOpen, ProbeAnswer, ProbeClose, Goodbye>;
+using Message = std::variant<Fence, Ask, Record, Offer, Answer, Up, Quiet, Inquiry, Account, Over,
+                             Unknown, Ports, ProbeOpen, ProbeAnswer, ProbeClose, Goodbye>;
 
 }  // namespace railhop::engine
 
