@@ -69,6 +69,7 @@ SessionPlan PlanOf(const Options& options, const Side& side) {
   plan.hosts = options.hosts;
   plan.gaps = options.gaps;
   plan.outlive = options.outlive;
+  plan.children = options.children;
   return plan;
 }
 

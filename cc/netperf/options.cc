@@ -53,6 +53,7 @@ ABSL_FLAG(double, pause_ms, 100, "for so long");
 ABSL_FLAG(std::string, pause_side, "both", "sender, receiver or both");
 ABSL_FLAG(bool, outlive, false,
           "a process that is killed does not end the others: they go on until they see an error");
+ABSL_FLAG(int, children, 0, "children that each process forks once it is connected, 0 to 64");
 ABSL_FLAG(std::string, after_close, "",
           "run this command when all is closed and the processes are still there");
 
@@ -106,6 +107,7 @@ const std::vector<Row>& Rows() {
       {RAILHOP_FLAG(gaps), "FILE", nullptr},
       {RAILHOP_FLAG(gap_min), "MS", nullptr},
       {RAILHOP_FLAG(outlive), nullptr, nullptr},
+      {RAILHOP_FLAG(children), "N", nullptr},
       {RAILHOP_FLAG(after_close), "CMD", nullptr},
       {RAILHOP_FLAG(pairs), "N", "Other measurements"},
       {RAILHOP_FLAG(memory), nullptr, nullptr},
@@ -267,6 +269,7 @@ Result<bool> CheckRanges(const Options& options) {
       CheckRange("--in-flight", options.in_flight, 1, kInFlightMax),
       CheckRange("--group", options.group, 1, kGroupMax),
       CheckRange("--pairs", options.pairs, 1, 100000),
+      CheckRange("--children", options.children, 0, 64),
       CheckRange("--count", static_cast<int64_t>(options.count), 0, int64_t{1} << 40),
   };
   for (const Result<bool>& one : within) {
@@ -335,6 +338,7 @@ void CopyPlain(Options* options) {
   options->pause_ms = absl::GetFlag(FLAGS_pause_ms);
   options->pause_side = absl::GetFlag(FLAGS_pause_side);
   options->outlive = absl::GetFlag(FLAGS_outlive);
+  options->children = absl::GetFlag(FLAGS_children);
   options->after_close = absl::GetFlag(FLAGS_after_close);
   options->command = absl::GetFlag(FLAGS_run);
   options->pairs = absl::GetFlag(FLAGS_pairs);

@@ -49,6 +49,7 @@ struct Options {
   double gap_min_ms = 1;
   std::string after_close;
   bool outlive = false;
+  int children = 0;
   uint64_t pause_every = 0;
   double pause_ms = 100;
   std::string pause_side = "both";

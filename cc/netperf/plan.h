@@ -32,6 +32,7 @@ struct SessionPlan {
   std::vector<std::pair<std::string, std::string>> environment;  // of the workers
   std::vector<std::string> hosts;  // RAILHOP_FABRIC_HOST of the processes, in turn
   std::string gaps;                // file that long gaps are appended to; empty: none
+  int children = 0;                // that each worker forks once it is connected
   bool outlive = false;            // a worker that is killed does not end what the others do
 };
 

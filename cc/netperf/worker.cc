@@ -2,12 +2,14 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "cc/netperf/belongings.h"
 #include "cc/netperf/links.h"
@@ -39,6 +41,32 @@ void RunOne(const SessionPlan& plan, const Leg& leg, int process, Links* links, 
   Tell(socket, note);
 }
 
+// Processes that a program may start while its connections are used: half of them run something.
+std::vector<pid_t> ForkChildren(int count) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < count; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      usleep(static_cast<useconds_t>(10000 * i));
+      if (i % 2 == 0) execl("/bin/true", "true", static_cast<char*>(nullptr));
+      _exit(i % 2 == 0 ? 127 : 0);
+    }
+    children.push_back(pid);
+  }
+  return children;
+}
+
+// False and *problem if one did not end well.
+bool JoinChildren(const std::vector<pid_t>& children, std::string* problem) {
+  for (const pid_t pid : children) {
+    int status = -1;
+    if (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0) continue;
+    *problem = "a child ended with status " + std::to_string(status);
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
@@ -63,6 +91,7 @@ void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
     links.Close(&ignored);
     _exit(1);
   }
+  const std::vector<pid_t> children = ForkChildren(plan.children);
   note.kind = Note::Kind::kReady;
   note.facts = links.facts();
   note.before = links.resident_before();
@@ -82,7 +111,9 @@ void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
   }
   Note closed;
   closed.kind = Note::Kind::kClosed;
-  if (!links.Close(&problem)) SetProblem(problem, &closed);
+  bool good = JoinChildren(children, &problem);
+  good = links.Close(&problem) && good;
+  if (!good) SetProblem(problem, &closed);
   closed.left = before.Left();
   Tell(socket, closed);
   // All is closed, but the process stays until others have looked at what it left.
