@@ -172,6 +172,7 @@ void Put(const engine::Ports& from, proto::Ports* to) {
     added->set_gid(Bytes(port.gid));
     added->set_rail(port.rail);
     added->set_speed_mbps(static_cast<uint32_t>(port.speed_mbps));
+    added->set_replaces(port.replaces);
   }
 }
 
@@ -402,6 +403,7 @@ engine::Message Get(const proto::Ports& from, FieldReader* in) {
     read.gid = in->Gid(port.gid());
     read.rail = in->Signed("rail", port.rail(), -1, 0x7fff);
     read.speed_mbps = in->Number<int>("speed_mbps", port.speed_mbps(), kSpeedMbpsMax);
+    read.replaces = in->Signed("replaces", port.replaces(), -1, kPhysicalIdMax);
   }
   return to;
 }

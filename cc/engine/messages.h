@@ -186,6 +186,7 @@ struct PortReport {
   std::array<uint8_t, 16> gid = {};
   int rail = -1;
   int speed_mbps = 0;
+  int replaces = -1;  // the port, of a device that is gone, that this one was; -1 = none
   friend bool operator==(const PortReport&, const PortReport&) = default;
 };
 struct Ports {

@@ -477,6 +477,7 @@ engine::PortReport ReportOf(const PhysicalDevice& device, const PortFacts& facts
   report.gid = facts.gid;
   report.rail = device.rail_id;
   report.speed_mbps = device.speed_mbps;
+  report.replaces = device.replaces;
   return report;
 }
 

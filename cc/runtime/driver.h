@@ -50,6 +50,8 @@ struct DriverOptions {
   int64_t give_up = 300'000'000'000;
   // A lane that has not shown its marker by then is destroyed without it.
   int64_t fence_bound = 500'000'000;
+  // The same on a device that has said that it failed: it shows none.
+  int64_t fence_bound_failed = 20'000'000;
   // An offer that has not come to its end by then is dropped.
   int64_t offer_bound = 2'000'000'000;
   // After the loss of a peer's process is certain, so long until its connections end, for what may
@@ -246,6 +248,12 @@ class Driver {
   // driver_supply.cc
   void Reconcile(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ResolvePaths(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The device that is now what this one was, and the first that was what it is.
+  int Renewed(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int OriginOf(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same of a peer.
+  static int RenewedRemote(const Peer& peer, int physical);
+  static int OriginOfRemote(const Peer& peer, int physical);
   engine::RouteWish WishOf(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lanes that are not up any more have left the data path's route by themselves.
   void DropFromRoute(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

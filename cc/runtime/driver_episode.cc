@@ -408,7 +408,10 @@ void Driver::StartFence(const std::shared_ptr<Link>& link, LaneId id) {
   LinkLane* const lane = link->Find(id);
   lane->fence_job = true;
   ++link->jobs;
-  const bool last_try = now_ - lane->fence_since >= options_.fence_bound;
+  const LocalPort* const port = FindPort(lane->path.local);
+  const bool failed = port != nullptr && port->health.state() == engine::PortState::kFatal;
+  const bool last_try = now_ - lane->fence_since >=
+                        (failed ? options_.fence_bound_failed : options_.fence_bound);
   auto progress = std::make_shared<datapath::FenceProgress>(datapath::FenceProgress::kAgain);
   datapath::Connection* const connection = link->connection();
   const datapath::LaneRef ref = {.index = id.index, .epoch = id.epoch};

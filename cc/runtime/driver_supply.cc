@@ -107,6 +107,38 @@ void Driver::ResolvePaths(Link* link) {
   }
 }
 
+int Driver::Renewed(int physical) const {
+  for (const auto& [id, port] : ports_) {
+    // Ids grow: a later one may replace this one in turn.
+    if (port.device->replaces == physical) physical = id;
+  }
+  return physical;
+}
+
+int Driver::RenewedRemote(const Peer& peer, int physical) {
+  for (const auto& [id, port] : peer.ports) {
+    if (id > physical && port.replaces == physical) physical = id;
+  }
+  return physical;
+}
+
+int Driver::OriginOf(int physical) const {
+  for (auto at = ports_.find(physical); at != ports_.end() && at->second.device->replaces >= 0;
+       at = ports_.find(physical)) {
+    physical = at->second.device->replaces;
+  }
+  return physical;
+}
+
+int Driver::OriginOfRemote(const Peer& peer, int physical) {
+  for (auto at = peer.ports.find(physical);
+       at != peer.ports.end() && at->second.replaces >= 0 && at->second.replaces < physical;
+       at = peer.ports.find(physical)) {
+    physical = at->second.replaces;
+  }
+  return physical;
+}
+
 engine::RouteWish Driver::WishOf(const Link& link) const {
   engine::RouteWish wish;
   const auto peer_found = peers_.find(link.info.peer);
@@ -115,7 +147,9 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
   for (const BaseLane& base : link.info.base) {
     const auto remote = link.peer_slots.find(base.remote_slot);
     if (remote == link.peer_slots.end()) return {};
-    wish.base.push_back({.local = base.local, .remote = remote->second});
+    // A device that was gone and is back is another one, and the way home all the same.
+    wish.base.push_back(
+        {.local = Renewed(base.local), .remote = RenewedRemote(peer, remote->second)});
   }
   wish.lanes_max = datapath::kLanesMax;
   for (const auto& [physical, port] : ports_) {
@@ -131,7 +165,8 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
       facts.path = {.local = physical, .remote = remote_id};
       const bool rails_known = remote.rail >= 0 && port.device->rail_id >= 0;
       facts.same_rail =
-          rails_known ? remote.rail == port.device->rail_id : remote_id == physical;
+          rails_known ? remote.rail == port.device->rail_id
+                      : OriginOfRemote(peer, remote_id) == OriginOf(physical);
       facts.distance = static_cast<uint8_t>(distance);
       facts.remote_distance =
           std::any_of(wish.base.begin(), wish.base.end(),

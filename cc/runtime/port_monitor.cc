@@ -263,18 +263,17 @@ void PortMonitor::Impl::Rescan(int64_t now_ns) {
 }
 
 std::vector<PortNews> PortMonitor::Impl::Poll(int64_t now_ns) {
-  if (!looked_ || rescanned_) {
-    LookForPorts();
-    if (rescanned_) {
-      rescanned_ = rescanning_ = false;
-      const auto waits = [this](const auto& entry) {
-        if (!entry.second.failed) return false;
-        return std::none_of(ports_.begin(), ports_.end(), [&](const auto& other) {
-          return other.second.device->replaces == entry.first;
-        });
-      };
-      if (std::none_of(ports_.begin(), ports_.end(), waits)) next_rescan_ = kNever;
-    }
+  // Others look for ports that come up as well: what they have found is here without a rescan.
+  LookForPorts();
+  if (rescanned_) {
+    rescanned_ = rescanning_ = false;
+    const auto waits = [this](const auto& entry) {
+      if (!entry.second.failed) return false;
+      return std::none_of(ports_.begin(), ports_.end(), [&](const auto& other) {
+        return other.second.device->replaces == entry.first;
+      });
+    };
+    if (std::none_of(ports_.begin(), ports_.end(), waits)) next_rescan_ = kNever;
   }
   for (const Reading& reading : std::exchange(readings_, {})) TakeReading(reading, now_ns);
   for (auto& [id, port] : ports_) {

@@ -47,6 +47,10 @@ absl::StatusOr<ibv_port_attr> Context::QueryPort(uint8_t port) const {
   return attr;
 }
 
+bool Context::IsGone(int error_number) const {
+  return verbs::IsGone(error_number) && SaysGone(QueryPort(1).status());
+}
+
 absl::StatusOr<ibv_gid> Context::QueryGid(uint8_t port, int index) const {
   ibv_gid gid = {};
   errno = 0;

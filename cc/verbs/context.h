@@ -37,6 +37,10 @@ class Context {
   absl::StatusOr<ibv_port_attr> QueryPort(uint8_t port) const;
   absl::StatusOr<ibv_gid> QueryGid(uint8_t port, int index) const;
 
+  // After a call has failed with `error_number`: whether the device is gone. One call that says so
+  // is not enough: a query has to say it too.
+  bool IsGone(int error_number) const;
+
   // The device's protection domain, made at the first call and kept.
   absl::StatusOr<ibv_pd*> ProtectionDomain();
 

@@ -58,7 +58,10 @@ MemoryRegion::~MemoryRegion() { Deregister().IgnoreError(); }
 absl::Status MemoryRegion::Deregister() {
   if (mr_ == nullptr) return absl::OkStatus();
   const int error = context_->table().dereg_mr(mr_);
-  if (error != 0) return VerbsError(context_->name(), "ibv_dereg_mr", error);
+  // A device that is gone has dropped it.
+  if (error != 0 && !context_->IsGone(error)) {
+    return VerbsError(context_->name(), "ibv_dereg_mr", error);
+  }
   mr_ = nullptr;
   return absl::OkStatus();
 }

@@ -125,7 +125,7 @@ absl::Status QueuePair::SetEce(ibv_ece ece) {
 absl::Status QueuePair::Destroy() {
   if (qp_ == nullptr) return absl::OkStatus();
   const int error = context_->table().destroy_qp(qp_);
-  gone_ = error == EIO || error == ENODEV || error == -EIO || error == -ENODEV;
+  gone_ = IsGone(error);
   if (error != 0) return VerbsError(context_->name(), "ibv_destroy_qp", error);
   qp_ = nullptr;
   return absl::OkStatus();

@@ -47,9 +47,11 @@ int ErrnoOf(const absl::Status& status) {
   return number;
 }
 
-bool SaysGone(const absl::Status& status) {
-  const int number = ErrnoOf(status);
+bool IsGone(int error_number) {
+  const int number = error_number < 0 ? -error_number : error_number;
   return number == EIO || number == ENODEV || number == ENXIO;
 }
+
+bool SaysGone(const absl::Status& status) { return IsGone(ErrnoOf(status)); }
 
 }  // namespace railhop::verbs

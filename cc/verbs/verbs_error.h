@@ -15,7 +15,8 @@ absl::Status VerbsError(absl::string_view device, absl::string_view call, int er
 
 // The errno that a status was made of by VerbsError, through contexts that were added; 0 if none.
 int ErrnoOf(const absl::Status& status);
-// Whether it says that the device is gone: EIO, ENODEV or ENXIO.
+// Whether it says that the device is gone: EIO, ENODEV or ENXIO (some providers give it negative).
+bool IsGone(int error_number);
 bool SaysGone(const absl::Status& status);
 
 }  // namespace railhop::verbs

@@ -32,6 +32,10 @@ TEST(VerbsError, Errno_KeptForTheCaller) {
   EXPECT_EQ(ErrnoOf(absl::InternalError("no verbs call")), 0);
   EXPECT_EQ(ErrnoOf(absl::OkStatus()), 0);
   EXPECT_TRUE(SaysGone(VerbsError("d", "c", EIO)));
+  EXPECT_TRUE(IsGone(ENODEV));
+  EXPECT_TRUE(IsGone(-EIO));
+  EXPECT_FALSE(IsGone(0));
+  EXPECT_FALSE(IsGone(EBUSY));
   EXPECT_TRUE(SaysGone(VerbsError("d", "c", ENODEV)));
   EXPECT_FALSE(SaysGone(VerbsError("d", "c", ENOMEM)));
 }

@@ -172,7 +172,10 @@ def test_c15_lost_port_err_event_is_found_by_polling() -> None:
 @pytest.mark.parametrize("host", ["alpha", "beta"])
 def test_c20_device_removed_then_back(host: str) -> None:
     port = f"{host}/mlx5_0"
-    with Job("--bidirectional", before=[f"{port} quirk eio_after_removal"]) as job:
+    # What had arrived and was not polled yet is out of reach with the device: without the receiver's
+    # own confirmation that can be rule 4's error.
+    env = {"RAILHOP_CONFIRM_RECEIVES": "1"}
+    with Job("--bidirectional", env=env, before=[f"{port} quirk eio_after_removal"]) as job:
         job.wait_traffic()
         job.fault(f"{port} remove")
         job.wait_elsewhere("beta/mlx5_0")
@@ -180,9 +183,9 @@ def test_c20_device_removed_then_back(host: str) -> None:
         job.fault(f"{port} return")
         job.wait_bytes(port)
         ended = job.end()
-    assert_right(ended)
+    assert_right(ended, contexts=1)
     assert_told(ended, "mlx5_0:1", host=host)
-    assert "the local NIC: it has failed" in ended.begun(host)[0]
+    assert "the local NIC: it has failed" in ended.recovered(host)[0]
 
 
 @pytest.mark.parametrize("event", ["qp_fatal", "qp_access_err", "cq_err"])
@@ -209,8 +212,8 @@ def test_c22_one_slave_of_a_bond_dead_only_its_queue_pairs_move() -> None:
         job.wait_bytes(_PORT)
         ended = job.end()
     assert_right(ended)
-    connections = {one["connection"] for one in ended.journal("suspect", "alpha")}
-    assert len(connections) == 1, ended.show()
+    # Either end may be the first to see it; nobody suspects the other connection.
+    assert len({one["connection"] for one in ended.journal("suspect")}) == 1, ended.show()
 
 
 _HALF = (

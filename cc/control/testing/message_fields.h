@@ -42,7 +42,7 @@ constexpr size_t FieldCount() {
 template <typename T>
 auto FieldsOf(T& s) {
   constexpr size_t n = FieldCount<T>();
-  static_assert(n <= 10, "add a line below");
+  static_assert(n <= 11, "add a line below");
   if constexpr (n == 1) {
     auto& [a] = s;
     return std::tie(a);
@@ -70,9 +70,12 @@ auto FieldsOf(T& s) {
   } else if constexpr (n == 9) {
     auto& [a, b, c, d, e, f, g, h, i] = s;
     return std::tie(a, b, c, d, e, f, g, h, i);
-  } else {
+  } else if constexpr (n == 10) {
     auto& [a, b, c, d, e, f, g, h, i, j] = s;
     return std::tie(a, b, c, d, e, f, g, h, i, j);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = s;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
   }
 }
 
