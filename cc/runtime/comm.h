@@ -5,12 +5,14 @@
 #ifndef RAILHOP_CC_RUNTIME_COMM_H_
 #define RAILHOP_CC_RUNTIME_COMM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/datapath/recv_connection.h"
 #include "cc/datapath/request.h"
@@ -24,13 +26,20 @@ class CoverEntry;
 class RegistrationCache;
 struct Registration;
 
+// A close that is under way on a device's worker.
+struct Closing {
+  std::atomic<bool> ended = false;  // released after `status`
+  absl::Status status;
+};
+
 class ConnectionComm {
  public:
   enum class Mark : uint32_t { kClosed = 0, kSend = 0x5e4dc044, kRecv = 0x4ecfc044 };
 
   Mark mark = Mark::kClosed;
   const NetDevice* device = nullptr;
-  std::string label;  // "mlx5_0 -> node-17 mlx5_0", for messages
+  std::string label;                 // "mlx5_0 -> node-17 mlx5_0", for messages
+  std::shared_ptr<Closing> closing;  // of a close that has not come back in time
   // With failover: what the driver knows it by.
   bool is_protected = false;
   engine::EndId end;

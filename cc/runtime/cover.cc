@@ -26,6 +26,8 @@
 namespace railhop::runtime {
 namespace {
 
+// The end of the process's transport waits so long for what NCCL has left registered.
+constexpr int64_t kStopNs = 2'000'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 std::string NameOf(const PhysicalDevice& device) {
@@ -680,7 +682,7 @@ void Cover::Impl::Stop() {
     }
   }
   if (executor_ != nullptr) {
-    executor_->RunAndWait(std::move(jobs), options_.release_bound_ns);
+    executor_->RunAndWait(std::move(jobs), std::min(options_.release_bound_ns, kStopNs));
   } else {
     for (auto& [physical, job] : jobs) job();
   }

@@ -389,6 +389,8 @@ void Driver::TakePortNews() {
         break;
       case PortNews::Kind::kAddress:
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kAddress}), Cause::kAddress);
+        // The path's probes soon have the new one, and would say that all is well.
+        if (news.moved) SuspectLocal(news.physical, Cause::kAddress);
         break;
       case PortNews::Kind::kQueuePair:
       case PortNews::Kind::kQueue:

@@ -51,6 +51,7 @@ class FailoverService {
 
   Driver& driver() { return *driver_; }
   Cover& cover() { return *cover_; }
+  Executor& executor() { return *executor_; }
   Journal& journal() { return journal_; }
   const LaneMaker& maker() const { return kept_->maker; }
   // Where peers reach the control channel, best first.

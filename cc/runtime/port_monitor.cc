@@ -123,7 +123,8 @@ void PortMonitor::Impl::StartReading(Port* port, int64_t now_ns) {
   const PhysicalDevice* const device = port->device;
   const uint32_t serial = ++port->serial;
   executor_->Run(
-      device->id, [box, device, rules = rules_] { box->facts = ReadPort(*device, rules); },
+      device->id, Executor::Queue::kReading,
+      [box, device, rules = rules_] { box->facts = ReadPort(*device, rules); },
       [box, serial, id = device->id, weak = weak_from_this()] {
         if (const std::shared_ptr<Impl> self = weak.lock()) {
           self->readings_.push_back({id, serial, std::move(box->facts)});
@@ -155,8 +156,10 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
   const std::string name = NameOf(*port->device);
   const std::string event = std::exchange(port->event, "");
   const bool went_down = std::exchange(port->went_down, false);
-  if (!facts.active) {
-    SetInactive(port, event.empty() ? absl::StrCat(name, " is not active") : event);
+  if (!facts.active || facts.gid_index < 0) {
+    SetInactive(port, facts.active    ? absl::StrCat(name, " is up, but ", facts.doubt)
+                      : event.empty() ? absl::StrCat(name, " is not active")
+                                      : event);
     return;
   }
   const bool first = !port->known;
@@ -167,13 +170,12 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
     if (first) return;
   }
   const bool moved = facts.gid != before.gid || facts.gid_index != before.gid_index ||
-                     facts.lid != before.lid || facts.mtu != before.mtu;
-  if (moved && (was_active || before.lid != 0 || before.gid_index >= 0)) {
+                     facts.lid != before.lid || facts.mtu < before.mtu;
+  if (was_active && (moved || facts.mtu != before.mtu)) {
     Tell(*port, PortNews::Kind::kAddress,
-         facts.gid_index < 0
-             ? absl::StrCat(name, ": ", facts.doubt)
-             : absl::StrCat(name, " has GID index ", facts.gid_index, " (", GidText(facts.gid),
-                            "), LID ", facts.lid, ", MTU code ", facts.mtu, " now"));
+         absl::StrCat(name, " has GID index ", facts.gid_index, " (", GidText(facts.gid), "), LID ",
+                      facts.lid, ", MTU code ", facts.mtu, " now"))
+        .moved = moved;
   } else if (was_active && (went_down || !event.empty())) {
     Tell(*port, PortNews::Kind::kDoubt, absl::StrCat(event, ", and it reads as active"));
   }

@@ -35,9 +35,9 @@ struct PortMonitorOptions {
 struct PortNews {
   enum class Kind : uint8_t {
     kActive,     // was not, or at the first reading
-    kNotActive,  // was
+    kNotActive,  // was; also while it has no address that may be used
     kFatal,      // the device has failed or is gone
-    kAddress,    // facts have changed: GID, GID index, LID, MTU, P_Keys
+    kAddress,    // facts have changed: GID, GID index, LID, MTU
     kQueuePair,  // `object` is the ibv_qp that the device has stopped (compare only)
     kQueue,      // `object` is the ibv_cq
     kDoubt,      // an event says that something is wrong, or was: probe now
@@ -48,6 +48,8 @@ struct PortNews {
   PortFacts facts;  // as last read
   const void* object = nullptr;
   int replaces = -1;
+  // kAddress: another GID, index or LID, or a smaller MTU: the queue pairs of before are of no use.
+  bool moved = false;
   std::string text;  // for a person
 };
 

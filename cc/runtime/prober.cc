@@ -104,6 +104,11 @@ struct Link {
     kOver,
   } state = State::kMaking;
   bool job_ended = false;
+  bool in_job = true;  // from the first on, until its end is known here
+  void EndJob() {
+    job_ended = true;
+    in_job = false;
+  }
   int outstanding = 0;
   bool asked = false;    // the probe that is waited for is on it
   bool doubted = false;  // a probe on it was not answered
@@ -282,9 +287,12 @@ void Prober::Impl::Discard(LinkPtr link, bool tell, bool by_opener) {
   }
   link->state = Link::State::kOver;
   const int physical = link->device->id;
-  // The last one who has it ends it, and that is to be the worker.
+  // Behind the job that has it, else where it holds up nothing that is urgent. The last one who has
+  // it ends it, and that is to be the worker.
+  const Executor::Queue queue =
+      link->in_job ? Executor::Queue::kPrompt : Executor::Queue::kBackground;
   executor_->Run(
-      physical, [link = std::move(link)] { link->made.End(); }, nullptr);
+      physical, queue, [link = std::move(link)] { link->made.End(); }, nullptr);
 }
 
 bool Prober::Impl::HasLink(const Path& path, Link::State state) const {
@@ -338,7 +346,7 @@ void Prober::Impl::MakeLink(const LinkPtr& link, uint16_t pkey) {
         link->status = made.status();
         if (made.ok()) link->made = *std::move(made);
       },
-      [link] { link->job_ended = true; });
+      [link] { link->EndJob(); });
 }
 
 void Prober::Impl::Open(const PathKey& key, Path* path, int64_t now_ns) {
@@ -405,6 +413,7 @@ void Prober::Impl::RaiseLink(const PathKey& key, const Path& path, const LinkPtr
   (void)key;
   link->state = Link::State::kRaising;
   link->job_ended = false;
+  link->in_job = true;
   executor_->Run(
       link->device->id,
       [link, remote, maker = maker_, service_level = path.service_level,
@@ -413,7 +422,7 @@ void Prober::Impl::RaiseLink(const PathKey& key, const Path& path, const LinkPtr
             maker->RaiseProbe(&link->made, *link->device, remote, link->made.port.is_ethernet,
                               service_level, traffic_class, timeout);
       },
-      [link] { link->job_ended = true; });
+      [link] { link->EndJob(); });
 }
 
 void Prober::Impl::Post(Path* path, Link* link, int64_t now_ns) {
@@ -694,7 +703,7 @@ void Prober::Impl::TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int6
             maker->RaiseProbe(&link->made, *link->device, open.end, link->made.port.is_ethernet,
                               open.service_level & 0xf, open.traffic_class, timeout);
       },
-      [link] { link->job_ended = true; });
+      [link] { link->EndJob(); });
 }
 
 void Prober::Impl::TakeAnswer(InstanceId peer, const engine::ProbeAnswer& answer) {

@@ -120,8 +120,10 @@ void ThreadExecutor::Run(int physical, Queue queue, Job job, Job done) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   worker.thread = std::thread([shared = shared_, id] { Shared::Work(shared, id); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  const std::string name =
-      absl::StrCat("railhop-", queue == Queue::kPrompt ? "dev" : "reg", physical);
+  const char* const what = queue == Queue::kPrompt       ? "dev"
+                           : queue == Queue::kBackground ? "reg"
+                                                         : "port";
+  const std::string name = absl::StrCat("railhop-", what, physical);
   pthread_setname_np(worker.thread.native_handle(), name.c_str());
 }
 

@@ -216,6 +216,34 @@ void TakeEvent(State* running, const AsyncEvent& event) {
 // How long a close waits for calls on devices that use the connection.
 constexpr int64_t kCloseBoundNs = 5 * kNsPerSecond;
 
+// Ends the connection's queue pairs on its device's worker, since a dying device can keep a call
+// for a minute, and NCCL must not wait so long. Errors: Unavailable (it goes on; may be called
+// again), Internal.
+absl::Status CloseInBound(State* running, ConnectionComm* comm, datapath::Connection* connection,
+                          absl::Status (*close)(datapath::Connection*)) {
+  Executor& executor = running->failover->executor();
+  const int physical = comm->device->parts[0]->id;
+  const std::shared_ptr<Closing> before = comm->closing;
+  const std::shared_ptr<Closing> closing = before != nullptr ? before : std::make_shared<Closing>();
+  comm->closing = closing;
+  if (before == nullptr) {
+    // Behind a call that hangs already there is nothing to wait for.
+    const int64_t bound = executor.StuckFor(physical) < kCloseBoundNs ? kCloseBoundNs : 0;
+    executor.RunAndWait({{physical,
+                          [closing, connection, close] {
+                            closing->status = close(connection);
+                            closing->ended.store(true, std::memory_order_release);
+                          }}},
+                        bound);
+  }
+  if (!closing->ended.load(std::memory_order_acquire)) {
+    return absl::UnavailableError(absl::StrCat(
+        comm->label, ": a call on a device does not return; the connection stays as it is"));
+  }
+  comm->closing = nullptr;
+  return closing->status;
+}
+
 // Gives the whole place back once nothing reaches memory over the connection any more.
 template <typename Comm, typename Connection>
 absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm>* pool) {
@@ -227,7 +255,13 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
   if (running != nullptr && comm->is_protected) {
     RAILHOP_RETURN_IF_ERROR(running->failover->Remove(comm->end, kCloseBoundNs));
   }
-  RAILHOP_RETURN_IF_ERROR(connection->Close());
+  if (running != nullptr && running->failover != nullptr) {
+    RAILHOP_RETURN_IF_ERROR(CloseInBound(
+        running.get(), comm, connection,
+        [](datapath::Connection* base) { return static_cast<Connection*>(base)->Close(); }));
+  } else {
+    RAILHOP_RETURN_IF_ERROR(connection->Close());
+  }
   if (running != nullptr) running->cover().Closed(comm);
   comm->is_protected = false;
   comm->mark = ConnectionComm::Mark::kClosed;
@@ -323,9 +357,9 @@ absl::Status Transport::Init(Hooks hooks) {
   made->devices = std::move(hooks.devices);
   State* const raw = made.get();
   if (hooks.failover.has_value() && hooks.failover->enabled) {
-    RAILHOP_ASSIGN_OR_RETURN(made->failover,
-                             FailoverService::Start(made->devices.get(),
-                                                    {.self = made->identity.instance_id,
+    RAILHOP_ASSIGN_OR_RETURN(
+        made->failover,
+        FailoverService::Start(made->devices.get(), {.self = made->identity.instance_id,
                                                      .failover = *hooks.failover,
                                                      .datapath = datapath,
                                                      .sockets = made->identity.sockets,
