@@ -510,6 +510,8 @@ void Driver::SessionUp(InstanceId id) {
   peer.silent_since = 0;
   engine::Ports ports;
   for (auto& [physical, port] : ports_) {
+    // One that has not been read yet is not down: it is announced once it has been.
+    if (!parts_.ports->known(physical)) continue;
     PortState state = port.health.state();
     if (state == PortState::kActive && !parts_.ports->active(physical)) state = PortState::kDown;
     port.report = ReportOf(*port.device, parts_.ports->facts(physical), state);

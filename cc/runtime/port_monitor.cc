@@ -331,6 +331,11 @@ bool PortMonitor::active(int physical) const {
   return port != nullptr && port->active;
 }
 
+bool PortMonitor::known(int physical) const {
+  const Port* const port = impl_->Find(physical);
+  return port != nullptr && port->known;
+}
+
 bool PortMonitor::failed(int physical) const {
   const Port* const port = impl_->Find(physical);
   return port != nullptr && port->failed;

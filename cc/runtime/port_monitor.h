@@ -72,6 +72,8 @@ class PortMonitor {
   // As last read; not active before the first.
   const PortFacts& facts(int physical) const;
   bool active(int physical) const;
+  // Whether it has been read at all.
+  bool known(int physical) const;
   bool failed(int physical) const;
 
  private:

@@ -213,14 +213,16 @@ def test_c43_given_up_after_its_time_and_said_every_time() -> None:
     assert_nothing_left(ended)
 
 
-@pytest.mark.parametrize("api", ["6", "10", "12"])
-def test_c43_end_without_finalize_leaves_nothing(api: str) -> None:
-    with Job("--api", api) as job:
+@pytest.mark.parametrize("api", [6, 10, 12])
+def test_c43_end_with_and_without_finalize(api: int) -> None:
+    with Job("--api", str(api)) as job:
         job.wait_traffic()
         job.fault(f"{_PORT} down")
         job.wait_elsewhere("beta/mlx5_0")
         ended = job.end()
-    assert_right(ended)
+    # Without finalize (before version 11) the devices stay open for the next communicator: four
+    # contexts in each process. No thread is left.
+    assert_right(ended, contexts=8 if api < 11 else 0)
 
 
 def test_c45_children_of_a_process_that_fails_over() -> None:
@@ -234,9 +236,11 @@ def test_c45_children_of_a_process_that_fails_over() -> None:
     assert_right(ended)
 
 
-def test_silence_of_a_healthy_job_with_many_ends() -> None:
-    with Job("--bidirectional", connections=16, devices="0,1,2,3") as job:
-        job.wait_traffic()
-        ended = job.end()
-    assert_right(ended)
-    assert_silent(ended)
+def test_c50_healthy_starts_are_silent() -> None:
+    # Each process reads its ports and meets the other in an order of its own.
+    for connections in (1, 2, 5, 16):
+        with Job("--bidirectional", connections=connections, devices="0,1") as job:
+            job.wait_traffic()
+            ended = job.end()
+        assert_right(ended)
+        assert_silent(ended)
