@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import queue
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Optional
 
-RANK = pathlib.Path(__file__).with_name("rank.py")
+RANK = "integration.gpu.rank"
 WORLD = 2
 
 
@@ -67,17 +71,39 @@ class JobError(RuntimeError):
 class Job:
     """Two ranks that wait for commands."""
 
-    def __init__(self, transport: Transport, folder: pathlib.Path, start_s: float = 90) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        folder: pathlib.Path,
+        start_s: float = 90,
+        prefixes: Sequence[Sequence[str]] = ((),) * WORLD,
+        rank_module: str = RANK,
+    ) -> None:
+        """Starts the ranks and waits until they have met.
+
+        Args:
+          transport: what the traffic goes over.
+          folder: for the ranks' logs, NAME.RANK.log.
+          start_s: how long they may take.
+          prefixes: for each rank, words before its command (a program that puts it on a host).
+          rank_module: the ranks' program, to be found from the working directory.
+        """
         self.transport = transport
         self._logs = [folder / f"{transport.name}.{rank}.log" for rank in range(WORLD)]
+        self._program = [sys.executable, "-m", rank_module]
         port = _free_port()
-        self._ranks = [self._start(rank, port) for rank in range(WORLD)]
+        self._ranks = [self._start(rank, port, prefixes[rank]) for rank in range(WORLD)]
         self._answers: list[queue.Queue[Optional[str]]] = [queue.Queue() for _ in range(WORLD)]
+        self._marks: list[list[dict[str, Any]]] = [[] for _ in range(WORLD)]
         for rank in range(WORLD):
             threading.Thread(target=self._read, args=(rank,), daemon=True).start()
-        self.versions = self._collect(start_s)[0]
+        try:
+            self.versions = self._collect(start_s)[0]
+        except JobError:
+            self.abort()
+            raise
 
-    def _start(self, rank: int, port: int) -> subprocess.Popen[str]:
+    def _start(self, rank: int, port: int, prefix: Sequence[str]) -> subprocess.Popen[str]:
         env = {
             **os.environ,
             "RANK": str(rank),
@@ -93,12 +119,13 @@ class Job:
         }
         with self._logs[rank].open("w") as log:
             return subprocess.Popen(
-                [sys.executable, str(RANK)],
+                [*prefix, *self._program],
                 env=env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                start_new_session=True,
             )
 
     def _read(self, rank: int) -> None:
@@ -106,7 +133,9 @@ class Job:
         assert stdout is not None
         with self._logs[rank].open("a", buffering=1) as log:
             for line in stdout:
-                if line.startswith("{"):
+                if line.startswith('{"mark"'):
+                    self._marks[rank].append({**json.loads(line), "read": time.monotonic()})
+                elif line.startswith("{"):
                     self._answers[rank].put(line)
                 else:
                     log.write(line)  # NCCL's own lines come on standard output
@@ -133,12 +162,22 @@ class Job:
         text = "\n".join((warnings or lines)[-8:])
         return JobError(f"{self.transport.name}, rank {rank}: {what}\n{text}")
 
-    def log(self) -> str:
-        """What both ranks have logged."""
-        return "".join(log.read_text(errors="replace") for log in self._logs)
+    def log(self, since: Sequence[int] = (0,) * WORLD) -> str:
+        """What both ranks have logged, each from byte `since` on."""
+        texts = []
+        for log, start in zip(self._logs, since, strict=True):
+            texts.append(log.read_bytes()[start:].decode(errors="replace"))
+        return "".join(texts)
 
     def do(self, what: str, timeout_s: float = 120, **arguments: Any) -> list[dict[str, Any]]:
         """Gives a command to both ranks; their answers. Raises JobError."""
+        self.begin(what, **arguments)
+        return self._collect(timeout_s)
+
+    def begin(self, what: str, **arguments: Any) -> None:
+        """The first half of `do`; forgets older marks."""
+        for marks in self._marks:
+            marks.clear()
         line = json.dumps({"do": what, **arguments}) + "\n"
         for rank in self._ranks:
             assert rank.stdin is not None
@@ -147,7 +186,41 @@ class Job:
                 rank.stdin.flush()
             except BrokenPipeError:
                 pass  # _collect says how it ended
-        return self._collect(timeout_s)
+
+    def finish(self, timeout_s: float, grace_s: float = 5) -> list[dict[str, Any]]:
+        """The second half. A rank that ends leaves the other `grace_s`, then both have failed."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until and any(answers.empty() for answers in self._answers):
+            if any(rank.poll() is not None for rank in self._ranks):
+                until = min(until, time.monotonic() + grace_s)
+                ended = next(i for i in range(WORLD) if self._ranks[i].poll() is not None)
+                while time.monotonic() < until and None in self.exits():
+                    time.sleep(0.02)
+                raise self._problem(ended, f"ended with status {self._ranks[ended].poll()}")
+            time.sleep(0.02)
+        for rank, answers in enumerate(self._answers):
+            if answers.empty():
+                raise self._problem(rank, f"no answer within {timeout_s:.0f} s")
+        return self._collect(1)
+
+    def marks(self, rank: int) -> list[dict[str, Any]]:
+        """What this rank has told of the present command's progress (steady.py)."""
+        return list(self._marks[rank])
+
+    def exits(self) -> list[Optional[int]]:
+        """Exit status of each rank, None while it runs."""
+        return [rank.poll() for rank in self._ranks]
+
+    def log_sizes(self) -> list[int]:
+        """Bytes of each rank's log so far, for `log`."""
+        return [log.stat().st_size for log in self._logs]
+
+    def abort(self) -> None:
+        """Kills both ranks."""
+        for rank in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(rank.pid, signal.SIGKILL)
+            rank.wait()
 
     def close(self) -> None:
         """Ends both ranks; by force if they do not end by themselves."""
@@ -162,8 +235,7 @@ class Job:
             try:
                 rank.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                rank.kill()
-                rank.wait()
+                self.abort()
 
     def __enter__(self) -> Job:
         return self

@@ -6,37 +6,25 @@ in turn, so that both meet the same noise. Commands are JSON objects with `do`:
   collective  name, bytes, rounds: runs it, returns seconds of each round and a digest of the result
   train       kind (ddp or fsdp), steps: trains a small transformer, returns each step's loss
   groups      bytes: several communicators at once, returns a digest
+  steady      name, seconds, rounds, key: work that goes on while faults come and go (steady.py)
   quit
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
 import time
+from datetime import timedelta
 from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-DTYPE = torch.float32
-
-
-def digest(*tensors: torch.Tensor) -> str:
-    """SHA-256 of the bytes."""
-    total = hashlib.sha256()
-    for tensor in tensors:
-        total.update(tensor.detach().contiguous().cpu().numpy().tobytes())
-    return total.hexdigest()
-
-
-def filled(count: int, seed: int) -> torch.Tensor:
-    """Numbers that differ by rank, size and place, the same in every run."""
-    generator = torch.Generator(device="cuda").manual_seed(seed * 1009 + dist.get_rank())
-    return torch.rand(count, generator=generator, device="cuda", dtype=DTYPE)
+from integration.gpu import steady
+from integration.gpu.tensors import DTYPE, Model, digest, filled
 
 
 def make_collective(name: str, nbytes: int) -> tuple[Callable[[], None], Callable[[], str]]:
@@ -95,22 +83,6 @@ def run_collective(command: dict[str, Any]) -> dict[str, Any]:
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     return {"seconds": seconds, "digest": result()}
-
-
-class Model(nn.Module):  # type: ignore[misc]
-    """A small transformer that predicts the next of 256 tokens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(256, 256)
-        layer = nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-        self.head = nn.Linear(256, 256)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits, (batch, length, 256)."""
-        logits: torch.Tensor = self.head(self.layers(self.embed(tokens)))
-        return logits
 
 
 def wrap(kind: str, model: nn.Module) -> nn.Module:
@@ -179,8 +151,13 @@ def main() -> None:
     """Joins the job that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, then serves."""
     torch.cuda.set_device(int(os.environ["RANK"]) % torch.cuda.device_count())
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    dist.init_process_group("nccl")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    patience = timedelta(seconds=float(os.environ.get("JOB_TIMEOUT_S", "600")))
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, world, is_master=rank == 0)
+    dist.init_process_group("nccl", store=store, rank=rank, world_size=world, timeout=patience)
     dist.barrier()
+    HANDLERS["steady"] = lambda command: steady.run(command, store)
     version = ".".join(map(str, torch.cuda.nccl.version()))
     print(json.dumps({"ready": True, "nccl": version, "torch": torch.__version__}), flush=True)
     for line in sys.stdin:
