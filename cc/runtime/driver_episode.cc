@@ -517,6 +517,9 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
     const auto present = episodes_.find(link->episode);
     if (present != episodes_.end() && present->second.open.contains(end)) return;
   }
+  // What came to nothing before says nothing of the lanes that are needed now.
+  link->offer_failures = 0;
+  link->offer_at = 0;
   for (auto& [id, episode] : episodes_) {
     if (episode.open.empty()) continue;
     const bool same_local = episode.local == path.local;
