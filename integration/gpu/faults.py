@@ -179,17 +179,17 @@ class Bench:
         """The three runs: without the fault, with it without Railhop, with it with Railhop."""
         off = {"RAILHOP_FAILOVER": "0"}
         runs: list[tuple[str, Transport, dict[str, str], Optional[Fault]]] = [
-            ("railhop, no fault", railhop(plugin, DEVICES), {}, None),
-            ("nccl-ib, no fault", nccl_ib(DEVICES), {}, None),
-            ("nccl-ib, fault", nccl_ib(DEVICES), {}, CLAIM),
-            ("failover off, fault", railhop(plugin, DEVICES), off, CLAIM),
-            ("railhop, fault", railhop(plugin, DEVICES), {}, CLAIM),
+            ("Railhop, no fault", railhop(plugin, DEVICES), {}, None),
+            ("NCCL's IB transport, no fault", nccl_ib(DEVICES), {}, None),
+            ("NCCL's IB transport, the fault", nccl_ib(DEVICES), {}, CLAIM),
+            ("Railhop with RAILHOP_FAILOVER=0, the fault", railhop(plugin, DEVICES), off, CLAIM),
+            ("Railhop, the fault", railhop(plugin, DEVICES), {}, CLAIM),
         ]
         for index, (name, transport, env, fault) in enumerate(runs):
             if self.left_s() < 60:
                 self.check(name, {"run": "no time left"})
                 continue
-            dies = fault is not None and not name.startswith("railhop")
+            dies = fault is not None and not name.startswith("Railhop,")
             label = f"claim{index}-{work}"
             try:
                 job = self.job(transport, label, {**CLAIM_ENV, **env})

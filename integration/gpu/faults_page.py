@@ -30,6 +30,7 @@ _COLUMNS = (
     "back",
     "all checks",
 )
+_NAMES = {"ddp": "Training (DDP)", "all_reduce": "All-reduce of 16 MiB"}
 _FOR = re.compile(r" for (\d+)(ms|s)")
 
 
@@ -108,7 +109,9 @@ def write(folder: pathlib.Path) -> None:
     (folder / "faults.md").write_text("\n".join(text) + "\n")
     for work in sorted({line["work"] for line in claims}):
         runs = [claim_run(line) for line in claims if line["work"] == work]
-        heading = f"{work} over two NICs for each rank, port down from 3 s to 7 s"
+        heading = (
+            f"{_NAMES.get(work, work)} over two NICs for each rank; the port of one is down for 4 s"
+        )
         (folder / f"three-runs-{work}.svg").write_text(picture.draw(heading, runs, 14))
 
 

@@ -110,7 +110,9 @@ def _bytes(run: Run, top: float, span_s: float, most: float) -> str:
         line = "L".join(f"{plot.x(t):.1f} {plot.y(v):.1f}" for t, v in points)
         colour = _COLOURS[port % len(_COLOURS)]
         if line:
-            text += f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+            # Lines that lie on each other are both to be seen.
+            dash = ' stroke-dasharray="5 4"' if port % 2 else ""
+            text += f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="1.5"{dash}/>'
         x = plot.left + _PLOT_WIDTH - 84 * (len(run.ports) - port)
         text += f'<text x="{x}" y="{top - 6}" fill="{colour}">{escape(name)}</text>'
     return text
