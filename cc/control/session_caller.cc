@@ -113,8 +113,11 @@ void SessionCaller::Begin(int64_t now_ns) {
 
 // Only after all addresses have come to nothing in this round.
 void SessionCaller::BeginOverLane(int64_t now_ns) {
+  // The smaller instance alone: a lane carries one stream, and two calls that meet on it are no
+  // answer to each other.
+  const bool calls = setup_.lanes != nullptr && !avoid_lanes_ && setup_.self < peer_;
   std::unique_ptr<LaneStream> stream;
-  if (setup_.lanes != nullptr && !avoid_lanes_) stream = setup_.lanes->Open(peer_);
+  if (calls) stream = setup_.lanes->Open(peer_);
   if (stream == nullptr) {
     Pause(now_ns);
     return;

@@ -235,6 +235,10 @@ class Prober::Impl final : public control::LaneCarrier {
   void TellConsumed(Link* link);
   bool PostChunk(Link* link, absl::Span<const uint8_t> bytes);
   bool Preferred(const Link& link) const { return link.by_us == (options_.self < link.key.peer); }
+  // One order for both ends: else each would take the way that the other has just left.
+  bool Better(const Link& a, const Link& b) const {
+    return Preferred(a) != Preferred(b) ? Preferred(a) : a.number < b.number;
+  }
   LinkPtr WayOf(InstanceId peer);
   LinkPtr FindWay(InstanceId peer);
   void MakeLink(const LinkPtr& link, uint16_t pkey);
@@ -767,7 +771,7 @@ LinkPtr Prober::Impl::FindWay(InstanceId peer) {
   LinkPtr best;
   const auto consider = [&](const LinkPtr& link) {
     if (link->state != Link::State::kReady || link->made.region == nullptr || link->doubted) return;
-    if (best == nullptr || (Preferred(*link) && !Preferred(*best))) best = link;
+    if (best == nullptr || Better(*link, *best)) best = link;
   };
   for (const auto& [key, path] : paths_) {
     if (key.peer != peer) continue;
@@ -845,9 +849,10 @@ void Prober::Impl::TakeChunk(const LinkPtr& link, uint32_t index) {
   if (bytes > 0) {
     Way& way = ways_[peer];
     const LinkPtr present = way.link.lock();
-    const bool alive = present != nullptr && present->state == Link::State::kReady;
+    const bool alive =
+        present != nullptr && present->state == Link::State::kReady && !present->doubted;
     // The peer's way becomes ours, so that there is one for both.
-    if (present != link && (!alive || Preferred(*link) || !Preferred(*present))) {
+    if (present != link && (!alive || Better(*link, *present))) {
       way.link = link;
       ++way.generation;
     }
