@@ -156,6 +156,7 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
     qp->context = pd->context;
     ++NicOf(pd->context)->qps;
     qp->qp_num = ++NicOf(pd->context)->qps_created;
+    NicOf(pd->context)->live_qps.insert(qp);
     return static_cast<ibv_qp*>(qp);
   };
   table_->modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
@@ -175,6 +176,7 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
     if (nic->destroy_qp_error != 0) return nic->destroy_qp_error;
     --nic->qps;
     nic->Forget(qp);
+    nic->live_qps.erase(qp);
     delete static_cast<FakeQp*>(qp);
     return 0;
   };
@@ -182,7 +184,10 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
   context_ = verbs::Context::Open(table_, nullptr).value();
 }
 
-FakeNic::~FakeNic() = default;
+FakeNic::~FakeNic() {
+  // Those that it refused to destroy.
+  for (ibv_qp* qp : live_qps) delete static_cast<FakeQp*>(qp);
+}
 
 void FakeNic::CarryOut(const PostedSend& send) {
   if (send.request.num_sge == 0) return;

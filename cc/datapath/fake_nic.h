@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "cc/verbs/context.h"
@@ -70,6 +71,7 @@ class FakeNic {
   uint32_t first_key = 0;  // keys of registrations are above it
   int qps = 0;             // that exist
   uint32_t qps_created = 0;
+  std::set<ibv_qp*> live_qps;
   int cqs = 0;
   int mrs = 0;
 
