@@ -614,6 +614,23 @@ TEST(Resume, LateRepeat_SlotsNextTransferWaits) {
   EXPECT_NE(t.Receive(0, 10), nullptr);
 }
 
+// The first announcement is still under way when the entry is announced again: over the same lane,
+// so that the older one cannot land last.
+TEST(Resume, RepeatWhileTheFirstIsUnderWay_BehindIt) {
+  TwoEnds t(Shape(2, 2));
+  t.Receive(0, 10);
+  t.AddLane(2, 2, 2, 2);
+  t.SetRoutes({1, 2});
+  t.Up(2);
+  EXPECT_EQ(t.PostedOn(false, 0).size(), 2u);
+  EXPECT_EQ(t.PostedOn(false, 1).size() + t.PostedOn(false, 2).size(), 0u);
+  // That lane may not be posted to any more: over another.
+  t.recv->Retire(Refs({0}));
+  t.Up(3);
+  EXPECT_EQ(t.PostedOn(false, 0).size(), 2u);
+  EXPECT_EQ(t.PostedOn(false, 1).size() + t.PostedOn(false, 2).size(), 1u);
+}
+
 TEST(Resume, RepeatLostWithItsLane_SlotIsFreeAfterTheNextEpisode) {
   TwoEnds t(Shape(3, 3));
   Transfer* const first = t.Receive(0, 10);
@@ -642,6 +659,18 @@ TEST(Resume, OldEntry_NotUsedOnANewLane) {
   EXPECT_EQ(t.PostedOn(true, 1).size(), 1u);
 }
 
+TEST(Resume, OldEntryHasAKeyForTheNewLanesDevice_NotUsedEither) {
+  TwoEnds t(Shape(1, 1));
+  t.Receive(0, 10);
+  t.Settle();
+  t.AddLane(1, 0, 0, 2);
+  t.send->SetRoute({{1}});
+  EXPECT_EQ(t.Send(0, 10), nullptr);
+  t.Up(2);
+  t.Settle();
+  EXPECT_NE(t.Send(0, 10), nullptr);
+}
+
 TEST(Resume, SendsOfTheFuture_UseTheNewLanesWithNewEntries) {
   TwoEnds t(Shape(1, 1));
   t.AddLane(1, 1, 1, 2);
@@ -668,6 +697,7 @@ TEST(Lost, AcknowledgedNotDeliveredButStillOurs_SentAgain) {
   t.Step(true, 0, Fate::kOnlyConfirmed);
   t.send->Poll();
   EXPECT_EQ(t.Episode(Refs({0}), 2).stripes, 1u);
+  EXPECT_FALSE(t.IsSent(sent));  // though it was acknowledged
   t.Expect(0, 0, 10);
   ExpectDone(&t, receive, sent, 10);
 }
