@@ -21,9 +21,7 @@ using engine::PortState;
 namespace {
 
 // Time between looks at what moves: a small part of the stall threshold.
-int64_t TickFor(int64_t stall) {
-  return std::clamp<int64_t>(stall / 64, 1'000'000, 20'000'000);
-}
+int64_t TickFor(int64_t stall) { return std::clamp<int64_t>(stall / 64, 1'000'000, 20'000'000); }
 
 }  // namespace
 
@@ -142,8 +140,8 @@ absl::Status Driver::WouldStrand(int physical) const {
     }
     if (engine::ChooseRoute(wish).empty()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(PortName(physical), " is the last path of the connection ",
-                       link->info.label, ": it is not taken out of service"));
+          absl::StrCat(PortName(physical), " is the last path of the connection ", link->info.label,
+                       ": it is not taken out of service"));
     }
   }
   return absl::OkStatus();
@@ -466,8 +464,7 @@ void Driver::ApplyPort(LocalPort* port, const engine::PortStep& step, Cause caus
 
 namespace {
 
-engine::PortReport ReportOf(const PhysicalDevice& device, const PortFacts& facts,
-                            PortState state) {
+engine::PortReport ReportOf(const PhysicalDevice& device, const PortFacts& facts, PortState state) {
   engine::PortReport report;
   report.physical = device.id;
   report.name = device.name;
@@ -491,8 +488,7 @@ void Driver::Announce(LocalPort* port) {
   if (state == PortState::kActive && !parts_.ports->active(port->device->id)) {
     state = PortState::kDown;
   }
-  engine::PortReport report =
-      ReportOf(*port->device, parts_.ports->facts(port->device->id), state);
+  engine::PortReport report = ReportOf(*port->device, parts_.ports->facts(port->device->id), state);
   if (port->reported && report == port->report) return;
   port->report = report;
   port->reported = true;
@@ -598,9 +594,9 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
           if (found == links_.end()) {
             parts_.journal->Count([](JournalCounters* counters) { ++counters->stale_messages; });
             if constexpr (!std::is_same_v<T, engine::Unknown> && !std::is_same_v<T, engine::Over>) {
-              parts_.channel->Send(
-                  from, engine::Unknown{.to = {.connection = m.to.connection,
-                                               .end = engine::Opposite(m.to.end)}});
+              parts_.channel->Send(from,
+                                   engine::Unknown{.to = {.connection = m.to.connection,
+                                                          .end = engine::Opposite(m.to.end)}});
             }
             return;
           }
@@ -734,7 +730,7 @@ engine::PathHealth* Driver::WantPath(InstanceId peer_id, PathId path, const Link
 }
 
 void Driver::PathEvent(InstanceId peer_id, PathId path, engine::PathEvent::Kind kind, Cause cause,
-                       bool earns) {
+                       bool earns, bool alone) {
   Peer& peer = peers_[peer_id];
   const auto found = peer.paths.find(path);
   if (found == peer.paths.end()) return;
@@ -754,6 +750,21 @@ void Driver::PathEvent(InstanceId peer_id, PathId path, engine::PathEvent::Kind 
                             .remote = path.remote,
                             .cause = cause,
                             .value = static_cast<uint64_t>(health.state())});
+  }
+  const bool doubt =
+      kind == engine::PathEvent::Kind::kLaneError || kind == engine::PathEvent::Kind::kStalled;
+  if (doubt && !alone && before == engine::PathState::kGood) {
+    // What shares a port with it may be no better: nobody enters it before it has answered again.
+    for (auto& [other_id, other] : peers_) {
+      for (auto& [other_path, other_health] : other.paths) {
+        const bool same_local = other_path.local == path.local;
+        const bool same_remote = other_id == peer_id && other_path.remote == path.remote;
+        if ((same_local || same_remote) && !(other_id == peer_id && other_path == path) &&
+            other_health.state() == engine::PathState::kGood) {
+          PathEvent(other_id, other_path, engine::PathEvent::Kind::kLaneError, cause, true, true);
+        }
+      }
+    }
   }
   if (step.went_down) {
     const Cause why = cause == Cause::kNone ? Cause::kStall : cause;
@@ -777,10 +788,10 @@ void Driver::TakeProbes() {
       peer->second.last_answer = now_;
       peer->second.silent_since = 0;
     }
-    PathEvent(result.peer, result.path,
-              result.answered ? engine::PathEvent::Kind::kAnswered
-                              : engine::PathEvent::Kind::kUnanswered,
-              Cause::kStall);
+    PathEvent(
+        result.peer, result.path,
+        result.answered ? engine::PathEvent::Kind::kAnswered : engine::PathEvent::Kind::kUnanswered,
+        Cause::kStall);
   }
 }
 

@@ -152,9 +152,9 @@ class Driver {
     std::set<engine::EndId> links;
     bool up = false;
     bool goodbye = false;
-    int64_t dead_since = 0;    // 0 = not known to be
+    int64_t dead_since = 0;  // 0 = not known to be
     int64_t silent_since = 0;
-    int64_t last_answer = 0;   // of any path
+    int64_t last_answer = 0;  // of any path
     std::string death;
   };
   struct Episode {
@@ -169,7 +169,7 @@ class Driver {
     int touched = 0;
     uint64_t bytes = 0;
     bool told = false;
-    int64_t ended = 0;  // 0 = not yet
+    int64_t ended = 0;   // 0 = not yet
     std::set<int> over;  // local ports that carry now what it had
   };
 
@@ -193,15 +193,15 @@ class Driver {
   void SyncPorts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Announce(LocalPort* port) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PathEvent(engine::InstanceId peer, engine::PathId path, engine::PathEvent::Kind kind,
-                 engine::Cause cause, bool earns = true) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                 engine::Cause cause, bool earns = true, bool alone = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::PathHealth* WantPath(engine::InstanceId peer, engine::PathId path, const Link& link)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WouldStrand(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LocalPort* FindPort(int physical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Send(const Link& link, const engine::Message& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Send(const Link& link, const engine::Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::EndId PeerEnd(const Link& link) const;
 
   // driver_episode.cc
@@ -216,13 +216,13 @@ class Driver {
   void SuspectLocal(int physical, engine::Cause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SuspectRemote(engine::InstanceId peer, int remote, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Strike(Link* link, const LinkLane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Strike(Link* link, engine::PathId path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CrossProbe(engine::InstanceId peer, engine::PathId path, const Link& link)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StepMachine(Link* link, const engine::FailoverEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Act(Link* link, const engine::FailoverAction& action,
-           engine::LaneIds* fenced_already) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(Link* link, const engine::FailoverAction& action, engine::LaneIds* fenced_already)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resume(Link* link, const engine::FailoverAction& action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendRecord(Link* link, const engine::FailoverAction& action)
@@ -240,6 +240,8 @@ class Driver {
   bool HasCarried(engine::InstanceId peer, engine::PathId path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveEpisode(Link* link, bool recovered) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellLine(const Episode& episode, const std::string& line)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellBegin(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellEnd(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellEpisodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -313,6 +315,12 @@ class Driver {
     int connections = 0;
     int64_t last = 0;
   };
+  struct Lines {
+    int64_t since = 0;
+    int told = 0;
+    int untold = 0;
+  };
+  std::map<int, Lines> lines_ ABSL_GUARDED_BY(mutex_);  // by local port
   std::map<int, Return> returns_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_episode_ ABSL_GUARDED_BY(mutex_) = 0;
   // Lanes that are being fenced, and links that drain: looked at in every Step.

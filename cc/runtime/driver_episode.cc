@@ -33,6 +33,9 @@ constexpr int64_t kBreakerNs = 100'000'000;
 constexpr int64_t kBreakerMaxNs = 60'000'000'000;
 constexpr int64_t kStrikesForgottenNs = 120'000'000'000;
 constexpr size_t kPathsMax = 1024;
+// Lines about one port in a minute.
+constexpr int kLinesMax = 20;
+constexpr int64_t kLinesWindowNs = 60'000'000'000;
 constexpr int64_t kHeldPauseNs = 1'000'000'000;
 // Saying again what has had no answer though a session is there.
 constexpr int64_t kRepeatNs = 1'000'000'000;
@@ -115,9 +118,6 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
     if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
     engine::AddLane(&news, id);
     JoinEpisode(link, lane->path, cause);
-    const bool of_lane = cause == Cause::kCompletion || cause == Cause::kPost ||
-                         cause == Cause::kQueuePair;
-    if (of_lane) Strike(link, *lane);
     if (!IsPlanned(cause) && lane->path_known) CrossProbe(link->info.peer, lane->path, *link);
   }
   if (news.empty()) return;
@@ -139,18 +139,20 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
   StepMachine(link, {.kind = FailoverEvent::Kind::kSuspect, .lanes = news, .cause = cause});
 }
 
-// A lane that fails soon after it was made: if the path goes on answering probes, something is wrong
-// that probes do not show, and making lanes on it again and again helps nobody.
-void Driver::Strike(Link* link, const LinkLane& lane) {
-  if (!lane.path_known || lane.made_at == 0 || now_ - lane.made_at > kYoungNs) return;
-  Peer::Breaker& breaker = peers_[link->info.peer].breakers[lane.path];
-  if (now_ - breaker.last > kStrikesForgottenNs) breaker.strikes = 0;
-  breaker.last = now_;
-  ++breaker.strikes;
-  const int64_t pause =
-      std::min(kBreakerMaxNs, kBreakerNs << std::min(breaker.strikes - 1, 10));
-  breaker.until = now_ + pause;
+// A lane that fails soon after it was made, or cannot be made: if the path goes on answering
+// probes, something is wrong that probes do not show, and making lanes on it again and again helps
+// nobody.
+void Driver::Strike(Link* link, PathId path) {
+  Peer::Breaker& breaker = peers_[link->info.peer].breakers[path];
+  // What fails while it is open already is the same failure.
+  if (now_ >= breaker.until) {
+    if (now_ - breaker.last > kStrikesForgottenNs) breaker.strikes = 0;
+    breaker.last = now_;
+    ++breaker.strikes;
+    breaker.until = now_ + std::min(kBreakerMaxNs, kBreakerNs << std::min(breaker.strikes - 1, 10));
+  }
   dirty_later_.insert({breaker.until, link->info.id});
+  Schedule(breaker.until);
 }
 
 // Whether other ports reach the remote one, and this one reaches others: that tells who is to
@@ -198,8 +200,7 @@ void Driver::SuspectPath(engine::InstanceId peer, PathId path, Cause cause) {
 
 void Driver::SuspectLocal(int physical, Cause cause) {
   SuspectWhere(
-      [physical](const Link&, const LinkLane& lane) { return lane.path.local == physical; },
-      cause);
+      [physical](const Link&, const LinkLane& lane) { return lane.path.local == physical; }, cause);
 }
 
 void Driver::SuspectRemote(engine::InstanceId peer, int remote, Cause cause) {
@@ -245,6 +246,10 @@ void Driver::Act(Link* link, const FailoverAction& action, LaneIds* fenced_alrea
         if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
         lane->state = LinkLane::State::kSuspect;
         JoinEpisode(link, lane->path, action.cause);
+        const bool of_lane = action.cause == Cause::kCompletion || action.cause == Cause::kPost ||
+                             action.cause == Cause::kQueuePair || action.cause == Cause::kPeer;
+        const bool young = lane->made_at != 0 && now_ - lane->made_at <= kYoungNs;
+        if (of_lane && young && lane->path_known) Strike(link, lane->path);
       }
       DropFromRoute(link);
       break;
@@ -311,8 +316,7 @@ void Driver::Act(Link* link, const FailoverAction& action, LaneIds* fenced_alrea
 }
 
 void Driver::SendRecord(Link* link, const FailoverAction& action) {
-  engine::Record record = {
-      .to = PeerEnd(*link), .epoch = action.epoch, .lanes = action.lanes};
+  engine::Record record = {.to = PeerEnd(*link), .epoch = action.epoch, .lanes = action.lanes};
   if (link->is_sender()) {
     datapath::SenderRecord ours = link->info.send->Record();
     record.sender = {.next_sequence = ours.next_sequence,
@@ -330,10 +334,9 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
     result = link->info.send->Resume(FromMessage(peer.receiver), Refs(action.lanes));
   } else {
     // Not behind lanes that are up already: an older entry could not be used on them.
-    result = link->info.recv->Resume({.next_sequence = peer.sender.next_sequence,
-                                      .announcements = peer.sender.announcements},
-                                     Refs(action.lanes),
-                                     std::max(action.epoch, link->made_epoch));
+    result = link->info.recv->Resume(
+        {.next_sequence = peer.sender.next_sequence, .announcements = peer.sender.announcements},
+        Refs(action.lanes), std::max(action.epoch, link->made_epoch));
   }
   switch (result.status) {
     case datapath::ResumeResult::Status::kResumed:
@@ -410,8 +413,8 @@ void Driver::StartFence(const std::shared_ptr<Link>& link, LaneId id) {
   ++link->jobs;
   const LocalPort* const port = FindPort(lane->path.local);
   const bool failed = port != nullptr && port->health.state() == engine::PortState::kFatal;
-  const bool last_try = now_ - lane->fence_since >=
-                        (failed ? options_.fence_bound_failed : options_.fence_bound);
+  const bool last_try =
+      now_ - lane->fence_since >= (failed ? options_.fence_bound_failed : options_.fence_bound);
   auto progress = std::make_shared<datapath::FenceProgress>(datapath::FenceProgress::kAgain);
   datapath::Connection* const connection = link->connection();
   const datapath::LaneRef ref = {.index = id.index, .epoch = id.epoch};
@@ -565,13 +568,12 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
       evidence.channel_up = peer.up;
     }
     for (const auto& [path, health] : peer.paths) {
-      evidence.paths.push_back(
-          {.peer = id,
-           .path = path,
-           .answers = health.state() == engine::PathState::kGood ||
-                      health.state() == engine::PathState::kHeld,
-           .ever_answered = health.last_answer() != 0 || HasCarried(id, path),
-           .known = peer.tried.contains(path)});
+      evidence.paths.push_back({.peer = id,
+                                .path = path,
+                                .answers = health.state() == engine::PathState::kGood ||
+                                           health.state() == engine::PathState::kHeld,
+                                .ever_answered = health.last_answer() != 0 || HasCarried(id, path),
+                                .known = peer.tried.contains(path)});
     }
   }
   return engine::Judge(evidence);
@@ -624,7 +626,24 @@ void Driver::TellBegin(Episode* episode) {
       PortName(episode->local), " to ", peer == peers_.end() ? "a peer" : peer->second.host, ": ",
       CauseText(episode->cause), " (", engine::BlameText(episode->blame), "); ", episode->touched,
       " connection(s) leave it for other ports, the job goes on; ", NextStep(episode->blame));
-  if (episode->cause == Cause::kCommand) {
+  TellLine(*episode, line);
+}
+
+// A port that fails over and over says so a few times, then it is counted only.
+void Driver::TellLine(const Episode& episode, const std::string& line) {
+  Lines& lines = lines_[episode.local];
+  if (now_ - lines.since > kLinesWindowNs) {
+    if (lines.untold > 0) {
+      RAILHOP_LOG(kWarning, "%s: %d more lines like the next were not written in the last minute",
+                  PortName(episode.local).c_str(), lines.untold);
+    }
+    lines = {.since = now_};
+  }
+  const bool quiet = episode.cause == Cause::kCommand;
+  if (!quiet && ++lines.told > kLinesMax) {
+    ++lines.untold;
+    RAILHOP_LOG(kTrace, "%s", line.c_str());
+  } else if (quiet) {
     RAILHOP_LOG(kInfo, "%s", line.c_str());
   } else {
     RAILHOP_LOG(kWarning, "%s", line.c_str());
@@ -651,14 +670,10 @@ void Driver::TellEnd(Episode* episode) {
   const auto peer = peers_.find(episode->peer);
   const std::string line = absl::StrCat(
       PortName(episode->local), " to ", peer == peers_.end() ? "a peer" : peer->second.host,
-      ": recovered after ", Milliseconds(took), ": ", episode->touched, " connection(s) go on over ",
-      absl::StrJoin(over, ", "), ", ", episode->bytes, " bytes were sent again (",
-      engine::BlameText(episode->blame), ")");
-  if (episode->cause == Cause::kCommand) {
-    RAILHOP_LOG(kInfo, "%s", line.c_str());
-  } else {
-    RAILHOP_LOG(kWarning, "%s", line.c_str());
-  }
+      ": recovered after ", Milliseconds(took), ": ", episode->touched,
+      " connection(s) go on over ", absl::StrJoin(over, ", "), ", ", episode->bytes,
+      " bytes were sent again (", engine::BlameText(episode->blame), ")");
+  TellLine(*episode, line);
 }
 
 void Driver::TellEpisodes() {

@@ -164,9 +164,8 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
       engine::PathFacts facts;
       facts.path = {.local = physical, .remote = remote_id};
       const bool rails_known = remote.rail >= 0 && port.device->rail_id >= 0;
-      facts.same_rail =
-          rails_known ? remote.rail == port.device->rail_id
-                      : OriginOfRemote(peer, remote_id) == OriginOf(physical);
+      facts.same_rail = rails_known ? remote.rail == port.device->rail_id
+                                    : OriginOfRemote(peer, remote_id) == OriginOf(physical);
       facts.distance = static_cast<uint8_t>(distance);
       facts.remote_distance =
           std::any_of(wish.base.begin(), wish.base.end(),
@@ -178,19 +177,19 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
       facts.load = load == load_.end() ? 0 : load->second;
       const auto health = peer.paths.find(facts.path);
       bool proved = health != peer.paths.end() && health->second.MayEnter();
+      // What carries data already is left for a reason only.
+      const bool carries =
+          std::any_of(link.lanes.begin(), link.lanes.end(), [&facts](const auto& entry) {
+            return entry.second.state == LinkLane::State::kUp && entry.second.path_known &&
+                   entry.second.path == facts.path;
+          });
       if (!proved) {
-        // What carries data already is left for a reason only.
-        const bool carries =
-            std::any_of(link.lanes.begin(), link.lanes.end(), [&facts](const auto& entry) {
-              return entry.second.state == LinkLane::State::kUp && entry.second.path_known &&
-                     entry.second.path == facts.path;
-            });
         proved = carries && (health == peer.paths.end() ||
                              health->second.state() == engine::PathState::kUnknown ||
                              health->second.state() == engine::PathState::kDoubtful);
       }
       const auto breaker = peer.breakers.find(facts.path);
-      const bool open = breaker != peer.breakers.end() && now_ < breaker->second.until;
+      const bool open = !carries && breaker != peer.breakers.end() && now_ < breaker->second.until;
       facts.good = local_ok && proved && !open && remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
@@ -305,8 +304,7 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
     for (const LaneId& id : UpLanes(*link)) route.push_back(id.index);
     SetRoute(link.get(), std::move(route));
   }
-  const bool moves =
-      link->machine.phase() == FailoverPhase::kRunning && !link->route.empty();
+  const bool moves = link->machine.phase() == FailoverPhase::kRunning && !link->route.empty();
   if (moves) {
     link->hindered_since = 0;
     link->no_path_told = false;
@@ -364,9 +362,8 @@ void Driver::StartOffer(const std::shared_ptr<Link>& link,
       part->wish.pkey = link->info.parts[0]->pkey;
       part->wish.slot = static_cast<uint8_t>(slot);
       part->wish.memory = link->info.memory;
-      part->wish.cq = has_device
-                          ? link->connection()->completion_queue(static_cast<uint32_t>(slot))
-                          : nullptr;
+      part->wish.cq =
+          has_device ? link->connection()->completion_queue(static_cast<uint32_t>(slot)) : nullptr;
       offer->parts.push_back(part);
     }
     engine::EndLane lane;
@@ -434,6 +431,10 @@ void Driver::OfferMade(const std::shared_ptr<Link>& link,
   for (const auto& part : offer->parts) {
     if (part->made == nullptr) {
       why = part->error;
+      // Another device may do.
+      for (const PendingOffer::Leg& leg : offer->legs) {
+        if (leg.path.local == part->wish.device->id) Strike(link.get(), leg.path);
+      }
       continue;
     }
     engine::EndDevice device = part->made->end_device;
@@ -462,8 +463,8 @@ void Driver::DropOffer(Link* link, const std::string& why) {
   ++link->offer_failures;
   const int64_t pause =
       std::min(kOfferPauseMaxNs, kOfferPauseNs << std::min(link->offer_failures, 10));
-  link->offer_at = now_ + pause / 2 + static_cast<int64_t>(prng_.Below(
-                                          static_cast<uint64_t>(pause)));
+  link->offer_at =
+      now_ + pause / 2 + static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(pause)));
   Schedule(link->offer_at);
   dirty_later_.insert({link->offer_at, link->info.id});
   if (offer->stage == PendingOffer::Stage::kMaking || link->over || link->closing) return;
@@ -472,9 +473,8 @@ void Driver::DropOffer(Link* link, const std::string& why) {
   for (const engine::EndLane& lane : offer->offer.lanes) {
     engine::AddLane(&lanes, {.index = lane.index, .epoch = offer->epoch});
   }
-  StepMachine(link, {.kind = FailoverEvent::Kind::kSuspect,
-                     .lanes = lanes,
-                     .cause = Cause::kFailBack});
+  StepMachine(link,
+              {.kind = FailoverEvent::Kind::kSuspect, .lanes = lanes, .cause = Cause::kFailBack});
 }
 
 void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer& answer) {
@@ -483,6 +483,15 @@ void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer&
       offer->stage != PendingOffer::Stage::kOffered) {
     parts_.journal->Count([](JournalCounters* counters) { ++counters->stale_messages; });
     return;
+  }
+  for (const PendingOffer::Leg& leg : offer->legs) {
+    const bool offered =
+        std::any_of(offer->offer.lanes.begin(), offer->offer.lanes.end(),
+                    [&leg](const engine::EndLane& lane) { return lane.index == leg.index; });
+    const bool taken =
+        std::any_of(answer.lanes.begin(), answer.lanes.end(),
+                    [&leg](const engine::EndLane& lane) { return lane.index == leg.index; });
+    if (offered && !taken) Strike(link.get(), leg.path);
   }
   if (answer.lanes.empty()) {
     DropOffer(link.get(), answer.error);
@@ -591,9 +600,9 @@ void Driver::OfferRaised(const std::shared_ptr<Link>& link,
                             .value = static_cast<uint64_t>(added)});
   }
   if (!refused.empty()) {
-    StepMachine(link.get(), {.kind = FailoverEvent::Kind::kSuspect,
-                             .lanes = refused,
-                             .cause = Cause::kFailBack});
+    StepMachine(
+        link.get(),
+        {.kind = FailoverEvent::Kind::kSuspect, .lanes = refused, .cause = Cause::kFailBack});
   }
   if (added == 0) {
     ++link->offer_failures;
@@ -642,8 +651,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
         std::find_if(message.devices.begin(), message.devices.end(),
                      [&lane](const engine::EndDevice& d) { return d.slot == lane.slot; });
     LocalPort* const port = FindPort(lane.remote_physical);
-    if (device == message.devices.end() || lane.index >= datapath::kLanesMax ||
-        port == nullptr) {
+    if (device == message.devices.end() || lane.index >= datapath::kLanesMax || port == nullptr) {
       error = "the offer names a device or port that there is not";
       continue;
     }
@@ -659,9 +667,8 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
     }
     const bool busy =
         places.contains(lane.index) ||
-        std::any_of(link->lanes.begin(), link->lanes.end(), [&lane](const auto& entry) {
-          return entry.first.index == lane.index;
-        });
+        std::any_of(link->lanes.begin(), link->lanes.end(),
+                    [&lane](const auto& entry) { return entry.first.index == lane.index; });
     const int slot = SlotFor(*link, new_slots, lane.remote_physical);
     const bool has_device = link->slots.contains(lane.remote_physical);
     const bool full =
@@ -685,9 +692,8 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
       part->wish.pkey = link->info.parts[0]->pkey;
       part->wish.slot = static_cast<uint8_t>(slot);
       part->wish.memory = link->info.memory;
-      part->wish.cq = has_device
-                          ? link->connection()->completion_queue(static_cast<uint32_t>(slot))
-                          : nullptr;
+      part->wish.cq =
+          has_device ? link->connection()->completion_queue(static_cast<uint32_t>(slot)) : nullptr;
       part->wish.flush = !has_device && parts_.maker->WantsFlush(link->info.flush_pointers);
       part->wish.peer_devices = message.devices;
       work->parts.push_back(part);
@@ -746,9 +752,9 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
     bool any = false;
     for (size_t i = 0; i < part->made->lanes.size(); ++i) {
       const engine::EndLane& theirs = part->wish.lanes[i];
-      const auto device = std::find_if(
-          work->offer.devices.begin(), work->offer.devices.end(),
-          [&theirs](const engine::EndDevice& d) { return d.slot == theirs.slot; });
+      const auto device =
+          std::find_if(work->offer.devices.begin(), work->offer.devices.end(),
+                       [&theirs](const engine::EndDevice& d) { return d.slot == theirs.slot; });
       datapath::Lane lane;
       lane.qp = std::move(part->made->lanes[i].qp);
       lane.local_device = part->wish.slot;

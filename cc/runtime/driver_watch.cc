@@ -98,14 +98,13 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
   if (link->offer != nullptr && now_ - link->offer->since > options_.offer_bound) {
     DropOffer(link.get(), "no answer in time");
   }
-  const bool wants_repeat = link->machine.phase() != FailoverPhase::kRunning ||
-                            !link->machine.retiring().empty();
+  const bool wants_repeat =
+      link->machine.phase() != FailoverPhase::kRunning || !link->machine.retiring().empty();
   if (wants_repeat && now_ >= link->repeat_at) {
     if (link->repeat_at != 0) StepMachine(link.get(), {.kind = FailoverEvent::Kind::kRepeat});
     link->repeat_pause = std::clamp<int64_t>(link->repeat_pause * 2, 500'000'000, kRepeatMaxNs);
-    link->repeat_at =
-        now_ + link->repeat_pause / 2 +
-        static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(link->repeat_pause)));
+    link->repeat_at = now_ + link->repeat_pause / 2 +
+                      static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(link->repeat_pause)));
   } else if (!wants_repeat) {
     link->repeat_pause = 0;
     link->repeat_at = 0;
@@ -113,9 +112,8 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
   if (link->hindered_since != 0 && now_ - link->hindered_since >= options_.give_up) {
     GiveUp(link.get(),
            absl::StrCat("no path to ", link->info.peer_host, " has worked for ",
-                        options_.give_up / 1'000'000'000,
-                        " s (RAILHOP_GIVE_UP_TIME): tried ", peers_[link->info.peer].paths.size(),
-                        " paths, control channel ",
+                        options_.give_up / 1'000'000'000, " s (RAILHOP_GIVE_UP_TIME): tried ",
+                        peers_[link->info.peer].paths.size(), " paths, control channel ",
                         peers_[link->info.peer].up ? "up" : "down", ", phase ",
                         static_cast<int>(link->machine.phase())),
            true);
@@ -150,8 +148,7 @@ void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
   // software: a lane that has not got one through in twice the threshold has failed.
   const auto& paths = peers_[link->info.peer].paths;
   const auto health = paths.find(lane->path);
-  const bool answers =
-      health != paths.end() && health->second.last_answer() > lane->progress_at;
+  const bool answers = health != paths.end() && health->second.last_answer() > lane->progress_at;
   if (!answers) return;
   if (!link->is_sender()) {
     if (still >= 2 * stall) SuspectLanes(link, {id}, Cause::kStall);
