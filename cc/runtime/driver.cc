@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/log.h"
 #include "cc/runtime/fault_report.h"
 
 namespace railhop::runtime {
@@ -372,6 +373,11 @@ void Driver::TakePortNews() {
     SyncPorts();
     LocalPort* const port = FindPort(news.physical);
     if (port == nullptr) continue;
+    if (news.kind == PortNews::Kind::kNotActive && !news.facts.doubt.empty()) {
+      RAILHOP_LOG(kWarning, "%s: it carries nothing until that is mended", news.text.c_str());
+    } else if (!news.text.empty()) {
+      RAILHOP_LOG(kTrace, "%s", news.text.c_str());
+    }
     switch (news.kind) {
       case PortNews::Kind::kActive:
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kReadActive}), Cause::kNone);

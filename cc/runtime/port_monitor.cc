@@ -25,6 +25,7 @@ struct Port {
   bool again = false;      // an event came while it was being read
   bool went_down = false;  // an event said so since the last reading
   std::string event;       // text of the last one, until a reading explains it
+  std::string told;        // why it is not active, as last told
   uint32_t serial = 0;     // of the reading
   int64_t read_since = 0;
   int64_t next_read = 0;
@@ -133,11 +134,14 @@ void PortMonitor::Impl::StartReading(Port* port, int64_t now_ns) {
 }
 
 void PortMonitor::Impl::SetInactive(Port* port, const std::string& why) {
+  // A port that is up and of no use all the same is news: somebody has to do something about it.
+  const bool is_doubt = !port->facts.doubt.empty() && port->told != why;
   const bool was = port->active || !port->known;
   port->known = true;
   port->active = false;
   port->facts.active = false;
-  if (was) Tell(*port, PortNews::Kind::kNotActive, why);
+  if (was || is_doubt) Tell(*port, PortNews::Kind::kNotActive, why);
+  port->told = why;
 }
 
 void PortMonitor::Impl::Fail(Port* port, const std::string& why, int64_t now_ns) {
@@ -166,6 +170,7 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
   const bool was_active = port->active;
   port->known = port->active = true;
   if (!was_active) {
+    port->told.clear();
     Tell(*port, PortNews::Kind::kActive, absl::StrCat(name, " is active"));
     if (first) return;
   }
