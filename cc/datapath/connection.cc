@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/verbs/verbs_error.h"
 
 namespace railhop::datapath {
 namespace {
@@ -466,8 +467,9 @@ absl::Status Connection::Close() {
     devices = std::move(devices_);
   }
   absl::Status first;
+  // A device that is gone has let go of everything.
   const auto keep_first = [&first](absl::Status status) {
-    if (first.ok() && !status.ok()) first = std::move(status);
+    if (first.ok() && !status.ok() && !verbs::SaysGone(status)) first = std::move(status);
   };
   // A queue pair that is destroyed while it sends may leave the peer without an answer; in ERR it
   // has stopped. A dying device may refuse either: then destroying decides.

@@ -358,6 +358,21 @@ TEST(Fence, DeviceGone_CountsAsFenced) {
   }
 }
 
+TEST(Close, DeviceGone_Succeeds) {
+  TwoEnds t(Shape(1, 1));
+  t.sender_nics[0]->destroy_qp_error = EIO;
+  EXPECT_TRUE(t.send->Close().ok());
+  t.sender_nics[0]->destroy_qp_error = 0;
+}
+
+TEST(Close, DeviceRefuses_ErrorAndTriedAgain) {
+  TwoEnds t(Shape(1, 1));
+  t.sender_nics[0]->destroy_qp_error = EBUSY;
+  EXPECT_FALSE(t.send->Close().ok());
+  t.sender_nics[0]->destroy_qp_error = 0;
+  EXPECT_TRUE(t.send->Close().ok());
+}
+
 TEST(Fence, MarkersDoNotFitYet_PostedOnceThereIsRoom) {
   TwoEnds t(Shape(1, 1));
   t.receiver_nics[0]->post_send_error = ENOMEM;

@@ -465,6 +465,8 @@ absl::Status Cover::Impl::Deregister(Memory* memory) {
         queue.erase(std::remove(queue.begin(), queue.end(), entry), queue.end());
         part.state = State::kNone;
       }
+      // An earlier try is still under way: this one waits behind it.
+      if (part.state == State::kReleasing) jobs.emplace_back(physical, [] {});
       if (part.state != State::kHeld) continue;
       part.state = State::kReleasing;
       jobs.emplace_back(physical, [self = shared_from_this(), entry, physical] {

@@ -243,6 +243,28 @@ void ControlNet::Kill(PluginHost* host, bool silently) {
   }
 }
 
+// An end numbers what it starts: the numbers only grow.
+void ControlNet::JudgeEpoch(size_t from, const engine::Message& message) {
+  engine::EndId to;
+  uint32_t epoch = 0;
+  if (const auto* fence = std::get_if<engine::Fence>(&message)) {
+    to = fence->to;
+    epoch = fence->epoch;
+  } else if (const auto* offer = std::get_if<engine::Offer>(&message)) {
+    to = offer->to;
+    epoch = offer->epoch;
+  } else {
+    return;
+  }
+  uint32_t& last = epochs_[{to, message.index()}];
+  if (epoch < last) {
+    world_->violations().Add(absl::StrCat(world_->hosts()[from]->host()->name, " sends a ",
+                                          control::MessageName(message), " of epoch ", epoch,
+                                          " after one of epoch ", last));
+  }
+  last = std::max(last, epoch);
+}
+
 bool ControlNet::Carry(size_t from, size_t to, const engine::Message& message) {
   const absl::StatusOr<std::string> bytes = control::EncodeMessage(message);
   if (!bytes.ok()) {
@@ -260,6 +282,7 @@ bool ControlNet::Carry(size_t from, size_t to, const engine::Message& message) {
     return false;
   }
   ++messages_;
+  JudgeEpoch(from, message);
   Pair* pair = PairOf(from, to);
   const bool to_second = to == pair->second;
   const uint64_t now = world_->now_ns();

@@ -63,6 +63,7 @@ class ControlNet final : public Actor {
   void Break(Pair* pair, const char* why);
   void Tell(size_t host, size_t peer, control::ChannelEvent::Kind kind, std::string text);
   bool Carry(size_t from, size_t to, const engine::Message& message);
+  void JudgeEpoch(size_t from, const engine::Message& message);
   void WatchSilence(Pair* pair);
   void WatchDeath(Pair* pair);
   size_t IndexOf(engine::InstanceId id) const;
@@ -74,6 +75,8 @@ class ControlNet final : public Actor {
   std::map<std::pair<size_t, size_t>, std::unique_ptr<Pair>> pairs_;
   std::vector<std::function<void()>> steps_;
   uint64_t messages_ = 0;
+  // The last epochs that an end was sent, by kind of message.
+  std::map<std::pair<engine::EndId, size_t>, uint32_t> epochs_;
 };
 
 class SimChannel final : public control::Channel {

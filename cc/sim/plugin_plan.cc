@@ -239,7 +239,10 @@ std::string DrawShare(Prng& prng, uint64_t most) {
 
 // What no end may call a fault.
 std::string DrawTolerable(Prng& prng) {
-  switch (prng.Below(5)) {
+  switch (prng.Below(6)) {
+    case 5:  // pause frames, in the end
+      return "hold after " + std::to_string(1 + prng.Below(60)) + " messages for " +
+             Us(Magnitude(prng, 10 * kUs, 300 * kMs));
     case 0:
       return "delay " + Us(Magnitude(prng, 1 * kUs, 500 * kUs)) + " jitter " +
              Us(Magnitude(prng, 1 * kUs, 200 * kUs)) + DrawClass(prng);
@@ -252,7 +255,7 @@ std::string DrawTolerable(Prng& prng) {
       return "loss" + DrawClass(prng) + " packet " + std::to_string(1 + prng.Below(60)) +
              " count 1";
     default:
-      return "cap " + std::to_string(500 + prng.Below(5000)) + "Mb/s";
+      return "cap " + std::to_string(2000 + prng.Below(5000)) + "Mb/s";
   }
 }
 
@@ -395,6 +398,14 @@ void DrawFaults(Prng& prng, PluginPlan* plan) {
   }
   std::stable_sort(plan->faults.begin(), plan->faults.end(),
                    [](const PlannedFault& a, const PlannedFault& b) { return a.at_ns < b.at_ns; });
+  for (const PlannedFault& fault : plan->faults) {
+    const auto has = [&fault](const char* word) {
+      return fault.text.find(word) != std::string::npos;
+    };
+    plan->refuses_memory = plan->refuses_memory || has("fail reg_mr");
+    plan->false_alarm = plan->false_alarm || has("event device_fatal");
+    plan->refuses_destroy = plan->refuses_destroy || has("fail destroy_qp");
+  }
   plan->heal_ns = plan->faults.back().at_ns + Magnitude(prng, 10 * kMs, 8 * kSecond);
 }
 
@@ -428,6 +439,15 @@ void DrawFailover(Prng& prng, PluginPlan* plan) {
   f.health.hold_down_max = 8 * f.health.hold_down;
   f.port_poll_interval_ns = draw(20 * kMs, 500 * kMs);
   f.cover_backups = prng.Chance(0.8) ? -1 : static_cast<int>(1 + prng.Below(2));
+}
+
+// A threshold below what a full queue takes at the link's rate, or a lost packet until it is sent
+// again, would call slow what is slow: these are tests of silence.
+void KeepCalm(PluginPlan* plan) {
+  if (plan->trouble == Trouble::kFaults) return;
+  plan->failover.health.stall =
+      std::max(plan->failover.health.stall, static_cast<int64_t>(kSecond));
+  plan->datapath.ib_timeout = 14;
 }
 
 void DrawCommands(Prng& prng, PluginPlan* plan) {
@@ -468,6 +488,7 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
   plan.channel_delay_ns = Magnitude(prng, 5 * kUs, 20 * kMs);
   DrawDatapath(prng, &plan);
   DrawFailover(prng, &plan);
+  KeepCalm(&plan);
   const uint64_t connections = 1 + prng.Below(prng.Chance(0.2) ? 12 : 3);
   for (uint64_t i = 0; i < connections; ++i) plan.traffic.push_back(DrawTraffic(prng, plan));
   if (plan.trouble == Trouble::kTolerable) {

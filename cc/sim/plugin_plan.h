@@ -63,10 +63,13 @@ struct PluginPlan {
   uint64_t heal_ns = 0;  // everything is as at the start again, but for what is gone for good
 
   // What may come of it:
-  std::vector<bool> killed;  // by host: may die
-  bool may_fail = false;     // connections may end in an error for other reasons
-  bool unwritten = false;    // acknowledged bytes may be missing (rule 4's error)
-  bool hangs = false;        // verbs calls take up to a minute
+  std::vector<bool> killed;      // by host: may die
+  bool may_fail = false;         // connections may end in an error for other reasons
+  bool unwritten = false;        // acknowledged bytes may be missing (rule 4's error)
+  bool refuses_memory = false;   // registrations may fail
+  bool refuses_destroy = false;  // so things may be left behind
+  bool false_alarm = false;      // a device says that it has failed, and has not
+  bool hangs = false;            // verbs calls take up to a minute
 };
 
 PluginPlan DrawPluginPlan(uint64_t seed);

@@ -23,6 +23,9 @@ constexpr uint64_t kSecond = 1'000'000'000;
 // More events than any plan needs: a run that gets here goes in circles.
 constexpr uint64_t kEventsMax = 5'000'000;
 // From the end of all faults to the end of all traffic, virtual.
+// For what is cleared away after the last close, and where a call hangs.
+constexpr uint64_t kSettleNs = kSecond / 20;
+constexpr uint64_t kHungNs = 200 * kSecond;
 constexpr uint64_t kRecoverNs = 200 * kSecond;
 
 // Sets the plan's faults when their time comes, and ends them.
@@ -192,10 +195,15 @@ class PluginRun {
     if (loop.events() >= kEventsMax) violations_.Add("goes in circles: events without end");
     for (const auto& traffic : traffic_) JudgeEnd(*traffic);
     // What is still under way lands, or nowhere.
-    const uint64_t settle = loop.now_ns() + kSecond;
-    while (AllClosed() && loop.next_ns() <= settle && loop.events() < kEventsMax) loop.Step();
+    const uint64_t settle = loop.now_ns() + kSettleNs;
+    const uint64_t last = loop.now_ns() + kHungNs;
+    while (AllClosed() && loop.events() < kEventsMax &&
+           loop.next_ns() <= (HasOpenJobs() ? last : settle)) {
+      loop.Step();
+    }
     for (const auto& traffic : traffic_) traffic->CheckBuffers();
     JudgeLeaks();
+    JudgeJournals();
     if (keep_record_) PrintJournals();
   }
 
@@ -254,6 +262,68 @@ class PluginRun {
     }
   }
 
+  // Who is to blame, as far as the plan says whom nobody may blame; and silence where all is well.
+  void JudgeJournals() {
+    for (const auto& process : processes_) {
+      if (!process->host()->alive()) continue;
+      const std::string& name = process->host()->host()->name;
+      if (plan_.trouble != Trouble::kFaults) JudgeSilence(name, process->journal().counters());
+      uint64_t gone = 0;
+      for (const runtime::JournalEntry& e : process->journal().Since(0, 10'000, &gone)) {
+        JudgeBlame(name, e);
+      }
+    }
+    if (plan_.trouble != Trouble::kFaults && warnings_ != 0) {
+      violations_.Add(absl::StrCat(warnings_, " warnings though nothing is wrong"));
+    }
+  }
+
+  void JudgeSilence(const std::string& name, const runtime::JournalCounters& counters) {
+    using Kind = runtime::JournalEntry::Kind;
+    for (const Kind kind : {Kind::kEpisode, Kind::kSuspect, Kind::kResumed, Kind::kMoved,
+                            Kind::kRetired, Kind::kNoPath, Kind::kGaveUp}) {
+      if (counters.Count(kind) == 0) continue;
+      violations_.Add(absl::StrCat(name, ": ", counters.Count(kind), " entries '",
+                                   runtime::JournalKindText(kind), "' though nothing is wrong"));
+    }
+  }
+
+  void JudgeBlame(const std::string& name, const runtime::JournalEntry& e) {
+    using Kind = runtime::JournalEntry::Kind;
+    using engine::Blame;
+    if (e.kind != Kind::kEpisode && e.kind != Kind::kRecovered) return;
+    const bool killed =
+        std::find(plan_.killed.begin(), plan_.killed.end(), true) != plan_.killed.end();
+    const bool of_peer = e.blame == Blame::kPeerProcess || e.blame == Blame::kPeerHost;
+    if (of_peer && !killed && plan_.channel.empty()) {
+      violations_.Add(absl::StrCat(name, " blames its peer (", engine::BlameText(e.blame),
+                                   "), and nobody has died"));
+    }
+    const int rails = static_cast<int>(plan_.topology.devices.size() / plan_.topology.hosts.size());
+    const bool of_local = e.blame == Blame::kLocalPort || e.blame == Blame::kLocalNic;
+    if (e.local < 0 || e.local >= rails) return;
+    const std::string nic = name + "/nic" + std::to_string(e.local);
+    if (of_local && FaultsOn(nic) == 0) {
+      violations_.Add(absl::StrCat(name, " blames ", nic, " (", engine::BlameText(e.blame),
+                                   "), which has no fault"));
+    }
+    if (plan_.faults.size() != 1 || e.kind != Kind::kEpisode || !plan_.commands.empty()) return;
+    const std::string& fault = plan_.faults[0].text;
+    const auto is = [&](const char* word) { return fault.starts_with(nic + " " + word); };
+    const bool has_event = fault.find("event") == std::string::npos;
+    if (is("down") && has_event && e.blame != Blame::kLocalPort) {
+      violations_.Add(absl::StrCat(name, " blames ", engine::BlameText(e.blame), " for: ", fault));
+    }
+    if (is("remove") && e.blame != Blame::kLocalNic) {
+      violations_.Add(absl::StrCat(name, " blames ", engine::BlameText(e.blame), " for: ", fault));
+    }
+  }
+  size_t FaultsOn(const std::string& nic) const {
+    return static_cast<size_t>(
+        std::count_if(plan_.faults.begin(), plan_.faults.end(),
+                      [&nic](const PlannedFault& f) { return f.text.starts_with(nic + " "); }));
+  }
+
   // What the death of a process means for its peers.
   void Bury() {
     const std::vector<Host*>& killed = world_.world().faults().killed;
@@ -270,6 +340,12 @@ class PluginRun {
                        [](const auto& traffic) { return traffic->Closed(); });
   }
 
+  bool HasOpenJobs() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](const auto& process) {
+      return process->host()->alive() && process->executor().open_jobs() != 0;
+    });
+  }
+
   // What NCCL spends computing at most.
   uint64_t IdleTime() const {
     uint64_t most = 0;
@@ -284,6 +360,9 @@ class PluginRun {
 
   bool MayFail(const PluginTraffic& traffic) const {
     if (plan_.may_fail || plan_.unwritten || traffic.plan().close_alone) return true;
+    // NCCL ends the job when it cannot register memory.
+    if (plan_.refuses_memory && (traffic.send()->refused() || traffic.recv()->refused()))
+      return true;
     return !world_.FindHost(traffic.plan().sender)->alive() ||
            !world_.FindHost(traffic.plan().receiver)->alive();
   }
@@ -317,12 +396,13 @@ class PluginRun {
   }
 
   void JudgeLeaks() {
-    if (!AllClosed()) return;
+    if (!AllClosed() || plan_.refuses_destroy) return;
     for (const auto& host : world_.hosts()) {
       if (!host->alive()) continue;
       for (const auto& context : host->devices().contexts()) {
         const Context& core = *CoreOf(context->raw());
-        if (core.gone()) continue;
+        // Of a device that says it has failed nothing is asked any more.
+        if (core.gone() || plan_.false_alarm) continue;
         const size_t qps = core.qp_count(), cqs = core.cq_count(), regions = core.region_count();
         if (qps + cqs + regions == 0) continue;
         violations_.Add(absl::StrCat(core.nic()->Name(), " is left with ", qps, " queue pairs, ",

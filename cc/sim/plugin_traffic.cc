@@ -145,6 +145,8 @@ void TrafficEnd::OnEvent(uint64_t arg) {
   (void)traffic_->world()->TakeHeldUp();
   idle_until_ns_ = 0;
   bool moved = false;
+  // Whose peer has closed is ended by whoever runs the job.
+  if (state_ == EndState::kRunning && traffic_->IsLeftAlone(end_)) state_ = EndState::kDone;
   if (state_ == EndState::kRunning) {
     moved = Visit();
     if (state_ == EndState::kRunning && Finished()) state_ = EndState::kDone;
@@ -173,7 +175,7 @@ void TrafficEnd::AfterEnd() {
     // NCCL's thread is gone; the others close in their time. Every call must go on failing.
     if (Again() == Outcome::kOk) Violation("a call succeeds after one that failed");
   }
-  const bool may_close = traffic_->plan().close_alone || traffic_->Ended();
+  const bool may_close = traffic_->plan().close_alone || refused_ || traffic_->Ended();
   if (may_close && close_at_ns_ == 0) close_at_ns_ = now + traffic_->plan().close_ns;
   if (close_at_ns_ != 0 && now >= close_at_ns_) {
     const PluginHost::Failover& failover = host_->failover();
@@ -195,8 +197,8 @@ void TrafficEnd::Fail(Outcome outcome, const std::string& what) {
   outcome_ = outcome;
   state_ = EndState::kFailed;
   what_ = what;
-  OnFailed();
   refused_ = what.starts_with("registering");
+  if (!refused_) OnFailed();
   if (outcome == Outcome::kMisuse) Violation(what + " was called misuse");
 }
 
@@ -393,7 +395,7 @@ class RecvEnd final : public TrafficEnd {
     absl::Status closed = connection()->Close();
     if (!closed.ok()) return closed;
     if (host_->failover().closed) host_->failover().closed(traffic_->connection()->recv.get());
-    if (state_ != EndState::kFailed) OnFailed();
+    if (state_ != EndState::kFailed || refused()) OnFailed();
     outstanding_.clear();
     return places_.DeregisterAll();
   }
@@ -560,6 +562,13 @@ void PluginTraffic::OnEvent(uint64_t) {
 
 std::string PluginTraffic::Name() const {
   return absl::StrCat("connection ", index_, " (", plan_.sender, " to ", plan_.receiver, ")");
+}
+
+bool PluginTraffic::IsLeftAlone(engine::End end) const {
+  const TrafficEnd* peer = end == engine::End::kSender ? recv() : send();
+  constexpr uint64_t kAbortNs = 500'000'000;
+  return peer != nullptr && peer->closed() && peer->state() != EndState::kDead &&
+         (peer->refused() || plan_.close_alone) && world_->now_ns() > peer->ended_ns() + kAbortNs;
 }
 
 bool PluginTraffic::Ended() const {

@@ -73,6 +73,7 @@ class TrafficEnd : public Actor {
   bool closed() const { return closed_; }
   datapath::Outcome outcome() const { return outcome_; }  // kFailed: the first error
   const std::string& what() const { return what_; }       // and of which call
+  bool refused() const { return refused_; }
 
   void OnEvent(uint64_t arg) override;
   // Wakes it soon: something has happened that its thread would find at its next look.
@@ -147,6 +148,8 @@ class PluginTraffic final : public Actor {
   // Both ends have ended, or it was not made.
   bool Ended() const;
   bool Closed() const;
+  // Its peer has closed for reasons of its own.
+  bool IsLeftAlone(engine::End end) const;
   uint64_t bytes() const { return bytes_; }
 
   // At the end of a run: buffers that were written after their time.
