@@ -227,9 +227,7 @@ void Cover::Impl::TakeMade(CoverEntry* entry, Device* device, int physical,
     // The data path may ask again.
     entry->memory->keys.asked.fetch_and(~(uint32_t{1} << physical), std::memory_order_relaxed);
     device->why_not = std::string(made.status().message());
-    const bool is_backup =
-        std::find(entry->base.begin(), entry->base.end(), physical) == entry->base.end();
-    if (is_backup && !device->told && !device->gone) {
+    if (executor_ != nullptr && !device->told && !device->gone && all_.size() > 1) {
       device->told = true;
       RAILHOP_LOG(kWarning,
                   "%s: no cover: %s; no connection can move to this port until its memory can be "
@@ -371,6 +369,7 @@ void Cover::Impl::Work(int physical) {
 
 absl::Status Cover::Impl::RegisterNow(const EntryPtr& entry, const std::vector<int>& wanted,
                                       int fd) {
+  const bool is_protected = entry->comm->is_protected;
   absl::Status first;
   bool any = false;
   for (const int physical : wanted) {
@@ -378,11 +377,11 @@ absl::Status Cover::Impl::RegisterNow(const EntryPtr& entry, const std::vector<i
     any = any || covered.ok();
     if (covered.ok()) continue;
     if (first.ok()) first = covered;
-    // A device that has just died is a fault of the network; one that refuses is an error, unless
-    // it is only lent to the connection.
+    // Without failover each has to take it. With it, one that cannot is left for one that can.
     const bool is_base =
         std::find(entry->base.begin(), entry->base.end(), physical) != entry->base.end();
-    if (is_base && (executor_ == nullptr || !verbs::SaysGone(covered))) return covered;
+    if (executor_ == nullptr) return covered;
+    if (is_base && !is_protected && !verbs::SaysGone(covered)) return covered;
   }
   if (any) return absl::OkStatus();
   for (const PhysicalDevice* backup : entry->backups) {
@@ -550,6 +549,10 @@ void Cover::Impl::DeviceGone(int physical) {
     Tell(entry->comm, physical);
   }
   device->cache->Abandon();
+  if (executor_ == nullptr) return;
+  executor_->Run(
+      physical, Executor::Queue::kEnding,
+      [self = shared_from_this(), cache = device->cache.get()] { cache->EndAbandoned(); }, nullptr);
 }
 
 void Cover::Impl::SetPresent(ConnectionComm* comm, uint32_t devices) {

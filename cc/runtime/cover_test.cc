@@ -143,6 +143,7 @@ class CoverTest : public testing::Test {
     }
     net_.parts = {&devices_[1]};
     comm_.device = &net_;
+    comm_.is_protected = true;
   }
   ~CoverTest() override {
     cover_.reset();
@@ -245,14 +246,35 @@ TEST_F(CoverTest, Ensure_TriesAtOnce) {
   EXPECT_TRUE(cover_->Covers(&comm_, 2));
 }
 
-TEST_F(CoverTest, OwnDeviceRefuses_ErrorAndNothingIsLeft) {
+TEST_F(CoverTest, EveryDeviceRefuses_ErrorAndNothingIsLeft) {
   Make(&executor_);
-  nic_[1].reg_error = ENOMEM;
+  for (Nic& nic : nic_) nic.reg_error = ENOMEM;
   Memory memory;
   EXPECT_FALSE(Register(&memory).ok());
   executor_.RunAll();
   EXPECT_EQ(Regions(), 0);
   EXPECT_TRUE(cover_->Covers(&comm_, 3));  // there is nothing to cover
+}
+
+// The connection can go on over another port: that is no reason to end the job.
+TEST_F(CoverTest, OwnDeviceRefuses_NearestBackupAtOnceAndNoCoverHere) {
+  Make(&executor_);
+  nic_[1].reg_error = ENOMEM;
+  Memory memory;
+  ASSERT_TRUE(Register(&memory).ok());
+  EXPECT_EQ(Covered(memory), 0b0001u);
+  executor_.RunAll();
+  EXPECT_EQ(Covered(memory), 0b1101u);
+  EXPECT_FALSE(cover_->Covers(&comm_, 1));
+  EXPECT_EQ(warnings, 1);
+}
+
+TEST_F(CoverTest, OwnDeviceRefusesWithoutFailover_Error) {
+  Make(nullptr);
+  nic_[1].reg_error = ENOMEM;
+  Memory memory;
+  EXPECT_FALSE(Register(&memory).ok());
+  EXPECT_EQ(Regions(), 0);
 }
 
 // It has died and nobody knows yet: a fault of the network is no error of a registration.

@@ -1,8 +1,8 @@
 // Where verbs calls that may hang are made: not on NCCL's threads, and not on the driver's.
 //
 // A dying NIC can keep a call for a minute. So each device has a worker of its own: what hangs
-// there holds up nobody else. Each has three queues, since registering a large buffer takes long on
-// a healthy device too, and must not hold up a fence; nor must a port that cannot be read.
+// there holds up nobody else. Each has several queues, since registering a large buffer takes long
+// on a healthy device too, and must not hold up a fence; nor must a port that cannot be read.
 //
 // Jobs own what they use (shared_ptr) or use what outlives the executor: a job that hangs outlives
 // everything else.
@@ -24,8 +24,9 @@ class Executor {
 
   enum class Queue : uint8_t {
     kPrompt,      // fences, new lanes
-    kBackground,  // registrations ahead of need, ending what nobody waits for
+    kBackground,  // registrations ahead of need
     kReading,     // reading a port
+    kEnding,      // of what nobody waits for
   };
 
   virtual ~Executor() = default;

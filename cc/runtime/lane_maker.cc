@@ -17,6 +17,8 @@ constexpr uint32_t kInlineBytes = sizeof(datapath::CtsEntry);
 constexpr uint32_t k24Bits = 0xffffff;
 // Probes that one queue pair has under way, at most.
 constexpr uint32_t kProbesPosted = 4;
+// A device that refuses to end a queue pair may do so the next time; one that is gone never does.
+constexpr int kEndAttempts = 8;
 // As often as the field can say: a probe's time is told by `timeout` alone.
 constexpr int kProbeRetries = 7;
 
@@ -331,7 +333,9 @@ int LaneMaker::PostProbeReceive(MadeProbe* probe, uint32_t index) {
 }
 
 void LaneMaker::MadeProbe::End() {
-  if (lane.qp != nullptr && !lane.qp->Destroy().ok()) {
+  bool ended = lane.qp == nullptr;
+  for (int i = 0; i < kEndAttempts && !ended; ++i) ended = lane.qp->Destroy().ok();
+  if (!ended) {
     // Nothing says that the device has let go of it.
     static_cast<void>(memory.release());
     if (region != nullptr) region->Abandon();

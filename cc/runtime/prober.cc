@@ -293,8 +293,7 @@ void Prober::Impl::Discard(LinkPtr link, bool tell, bool by_opener) {
   const int physical = link->device->id;
   // Behind the job that has it, else where it holds up nothing that is urgent. The last one who has
   // it ends it, and that is to be the worker.
-  const Executor::Queue queue =
-      link->in_job ? Executor::Queue::kPrompt : Executor::Queue::kBackground;
+  const Executor::Queue queue = link->in_job ? Executor::Queue::kPrompt : Executor::Queue::kEnding;
   executor_->Run(
       physical, queue, [link = std::move(link)] { link->made.End(); }, nullptr);
 }

@@ -139,10 +139,28 @@ void RegistrationCache::Abandon() {
       ++i;
       continue;
     }
-    i->second->region->Abandon();
     i->second->state = Registration::State::kFailed;
     dropped_.push_back(std::move(i->second));
     i = by_begin_.erase(i);
+  }
+}
+
+void RegistrationCache::EndAbandoned() {
+  std::vector<std::unique_ptr<verbs::MemoryRegion>> regions;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& registration : dropped_) {
+      if (registration->region != nullptr) regions.push_back(std::move(registration->region));
+    }
+  }
+  for (const auto& region : regions) {
+    if (!region->Deregister().ok()) region->Abandon();
+  }
+}
+
+RegistrationCache::~RegistrationCache() {
+  for (const auto& registration : dropped_) {
+    if (registration->region != nullptr) registration->region->Abandon();
   }
 }
 

@@ -43,6 +43,8 @@ class RegistrationCache {
  public:
   RegistrationCache(verbs::Context* context, bool relaxed_ordering)
       : context_(context), relaxed_ordering_(relaxed_ordering) {}
+  // Without a call for what was dropped.
+  ~RegistrationCache();
 
   // A registration that covers [data, data + size); size > 0. The keys do not change while it is
   // held. Errors: InvalidArgument (the range wraps), Internal, Unimplemented.
@@ -58,6 +60,9 @@ class RegistrationCache {
   // The device is gone: what is left is dropped without a call, and nothing new is made. What
   // somebody holds stays readable as long as the cache, and must not be released any more.
   void Abandon();
+  // After it, where it may hang: tries to end what was dropped all the same, as a device that says
+  // that it has failed may still answer.
+  void EndAbandoned();
 
   // Registrations that exist.
   size_t size() const;

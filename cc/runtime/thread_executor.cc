@@ -122,7 +122,8 @@ void ThreadExecutor::Run(int physical, Queue queue, Job job, Job done) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   const char* const what = queue == Queue::kPrompt       ? "dev"
                            : queue == Queue::kBackground ? "reg"
-                                                         : "port";
+                           : queue == Queue::kReading    ? "port"
+                                                         : "end";
   const std::string name = absl::StrCat("railhop-", what, physical);
   pthread_setname_np(worker.thread.native_handle(), name.c_str());
 }
