@@ -157,8 +157,7 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
     for (const PhysicalDevice* part : link.info.parts) {
       distance = std::min(distance, DistanceBetween(*part, *port.device));
     }
-    const bool local_ok = port.health.MayEnter() && parts_.ports->active(physical) &&
-                          parts_.cover->Covers(link.info.comm, physical);
+    const bool local_ok = port.health.MayEnter() && parts_.cover->Covers(link.info.comm, physical);
     for (const auto& [remote_id, remote] : peer.ports) {
       if (remote.is_ethernet != port.device->is_ethernet) continue;
       engine::PathFacts facts;
@@ -188,9 +187,12 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
                              health->second.state() == engine::PathState::kUnknown ||
                              health->second.state() == engine::PathState::kDoubtful);
       }
+      // Before its first reading a port that carries data is not taken for down.
+      const bool active =
+          parts_.ports->active(physical) || (carries && !parts_.ports->known(physical));
       const auto breaker = peer.breakers.find(facts.path);
       const bool open = !carries && breaker != peer.breakers.end() && now_ < breaker->second.until;
-      facts.good = local_ok && proved && !open && remote.state == PortState::kActive;
+      facts.good = local_ok && active && proved && !open && remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
   }

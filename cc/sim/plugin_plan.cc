@@ -403,10 +403,41 @@ void DrawFaults(Prng& prng, PluginPlan* plan) {
       return fault.text.find(word) != std::string::npos;
     };
     plan->refuses_memory = plan->refuses_memory || has("fail reg_mr");
-    plan->false_alarm = plan->false_alarm || has("event device_fatal");
+    plan->false_alarm = plan->false_alarm || has("event device_fatal") || has("fail query_port");
     plan->refuses_destroy = plan->refuses_destroy || has("fail destroy_qp");
   }
   plan->heal_ns = plan->faults.back().at_ns + Magnitude(prng, 10 * kMs, 8 * kSecond);
+}
+
+// Whether a fault takes a NIC, or its address, away for good.
+bool IsForGood(const PlannedFault& fault) {
+  const auto has = [&fault](const char* word) {
+    return fault.text.find(word) != std::string::npos;
+  };
+  return (has(" remove") || has(" gid remove") || has(" gid linklocal")) && !has(" for ");
+}
+
+// Whether a path is left for each connection once all is well again.
+bool Survives(const PluginPlan& plan) {
+  const rdma::Topology& topology = plan.topology;
+  const auto lost = [&plan](const std::string& host, size_t rail) {
+    const std::string nic = host + "/nic" + std::to_string(rail) + " ";
+    return std::any_of(plan.faults.begin(), plan.faults.end(), [&nic](const PlannedFault& fault) {
+      return fault.text.starts_with(nic) && IsForGood(fault);
+    });
+  };
+  const auto rails = static_cast<size_t>(RailsOf(topology));
+  const bool all_joined = topology.nets.size() == 1 || !topology.routes.empty();
+  for (const TrafficPlan& t : plan.traffic) {
+    bool any = false;
+    for (size_t a = 0; a < rails; ++a) {
+      for (size_t b = 0; b < rails; ++b) {
+        any = any || (!lost(t.sender, a) && !lost(t.receiver, b) && (all_joined || a == b));
+      }
+    }
+    if (!any) return false;
+  }
+  return true;
 }
 
 void DrawDatapath(Prng& prng, PluginPlan* plan) {
@@ -501,6 +532,10 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
     DrawFaults(prng, &plan);
     DrawChannelFaults(prng, &plan);
     DrawCommands(prng, &plan);
+    plan.may_fail = !Survives(plan);
+    // What is given up is so soon, that it can be waited for.
+    const bool dies = std::find(plan.killed.begin(), plan.killed.end(), true) != plan.killed.end();
+    if (plan.may_fail || dies) plan.failover.give_up_ns = static_cast<int64_t>(60 * kSecond);
   }
   return plan;
 }

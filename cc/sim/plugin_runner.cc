@@ -295,7 +295,10 @@ class PluginRun {
     const bool killed =
         std::find(plan_.killed.begin(), plan_.killed.end(), true) != plan_.killed.end();
     const bool of_peer = e.blame == Blame::kPeerProcess || e.blame == Blame::kPeerHost;
-    if (of_peer && !killed && plan_.channel.empty()) {
+    const bool closed_early =
+        plan_.refuses_memory || std::any_of(plan_.traffic.begin(), plan_.traffic.end(),
+                                            [](const TrafficPlan& t) { return t.close_alone; });
+    if (of_peer && !killed && !closed_early && plan_.channel.empty()) {
       violations_.Add(absl::StrCat(name, " blames its peer (", engine::BlameText(e.blame),
                                    "), and nobody has died"));
     }

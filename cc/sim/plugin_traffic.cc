@@ -202,6 +202,22 @@ void TrafficEnd::Fail(Outcome outcome, const std::string& what) {
   if (outcome == Outcome::kMisuse) Violation(what + " was called misuse");
 }
 
+// As the transport does it: on a worker, for a while; then NCCL is told that it goes on.
+absl::Status TrafficEnd::CloseInBound(runtime::ConnectionComm* comm,
+                                      const std::function<absl::Status()>& close) {
+  if (closing_ == nullptr) {
+    closing_ = std::make_shared<Closing>();
+    host_->failover().run(comm, [closing = closing_, close] {
+      closing->status = close();
+      closing->ended = true;
+    });
+  }
+  if (!closing_->ended) return absl::UnavailableError("a call on a device does not return");
+  const absl::Status status = closing_->status;
+  closing_ = nullptr;
+  return status;
+}
+
 // What the plugin's boundary does with it.
 void TrafficEnd::Heed(Outcome outcome) {
   const PluginHost::Failover& failover = host_->failover();
@@ -255,7 +271,8 @@ class SendEnd final : public TrafficEnd {
       const absl::Status status = places_.DeregisterAll();
       if (!status.ok()) return status;
     }
-    absl::Status closed = connection()->Close();
+    const absl::Status closed =
+        CloseInBound(traffic_->connection()->send.get(), [this] { return connection()->Close(); });
     if (!closed.ok()) return closed;
     if (host_->failover().closed) host_->failover().closed(traffic_->connection()->send.get());
     traffic_->world()->judge().RemoveFifo(
@@ -392,7 +409,8 @@ class RecvEnd final : public TrafficEnd {
       const absl::Status status = places_.DeregisterAll();
       if (!status.ok()) return status;
     }
-    absl::Status closed = connection()->Close();
+    const absl::Status closed =
+        CloseInBound(traffic_->connection()->recv.get(), [this] { return connection()->Close(); });
     if (!closed.ok()) return closed;
     if (host_->failover().closed) host_->failover().closed(traffic_->connection()->recv.get());
     if (state_ != EndState::kFailed || refused()) OnFailed();

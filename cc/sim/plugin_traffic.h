@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,6 +93,8 @@ class TrafficEnd : public Actor {
   virtual void OnFailed() {}
 
   void Fail(datapath::Outcome outcome, const std::string& what);
+  absl::Status CloseInBound(runtime::ConnectionComm* comm,
+                            const std::function<absl::Status()>& close);
   void Heed(datapath::Outcome outcome);
   void Violation(const std::string& text);
 
@@ -110,6 +113,11 @@ class TrafficEnd : public Actor {
   void AfterEnd();
 
   datapath::Outcome outcome_ = datapath::Outcome::kOk;
+  struct Closing {
+    bool ended = false;
+    absl::Status status;
+  };
+  std::shared_ptr<Closing> closing_;  // under way
   std::string what_;
   bool refused_ = false;  // memory was not registered; the connection is none the worse
   uint64_t ended_ns_ = 0;

@@ -86,6 +86,8 @@ class PluginHost {
     std::function<void(const PluginConnection&, engine::End)> notify;
     // Whether nothing uses the connection any more.
     std::function<bool(const PluginConnection&, engine::End)> remove;
+    // Runs a close where it may hang; false: it has not ended in bounded time, and goes on.
+    std::function<bool(runtime::ConnectionComm*, std::function<void()>)> run;
   };
   Failover& failover() { return failover_; }
 
