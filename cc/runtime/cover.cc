@@ -599,7 +599,7 @@ std::string Cover::Impl::WhyNot(const ConnectionComm* comm, int physical) const 
   const auto device = all_.find(physical);
   if (device == all_.end()) return absl::StrCat("there is no device ", physical);
   if (!device->second.why_not.empty()) return device->second.why_not;
-  return "memory is being registered";
+  return Cover::kPending;
 }
 
 std::vector<Cover::News> Cover::Impl::TakeNews() {

@@ -63,6 +63,8 @@ class Cover {
   // The connection is closed: its memories live on by themselves.
   void Closed(ConnectionComm* comm);
 
+  static constexpr char kPending[] = "memory is being registered";
+
   // ---- The driver's thread.
 
   // Devices that are in service, by bit of id; a device that is not is asked for nothing before
@@ -78,6 +80,7 @@ class Cover {
   // As soon as possible, before what is in line.
   void Ensure(ConnectionComm* comm, int physical);
   // Why not, for a person; empty if it does or nothing has been tried.
+  // kPending while it is being done.
   std::string WhyNot(const ConnectionComm* comm, int physical) const;
 
   // Changes of what Covers gives, since the last call; also when the first connection's backup

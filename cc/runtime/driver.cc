@@ -828,12 +828,14 @@ void Driver::TakeCover() {
         // What is open gets the keys of the new device.
         link->info.recv->Reannounce(link->made_epoch);
       }
-      if (!news.covers) {
+      const std::string why = news.covers ? "" : parts_.cover->WhyNot(news.comm, news.physical);
+      // Not yet is not a refusal.
+      if (!why.empty() && why != Cover::kPending) {
         parts_.journal->Append({.time_ns = now_,
                                 .kind = JournalEntry::Kind::kNoCover,
                                 .local = news.physical,
                                 .end = id,
-                                .text = parts_.cover->WhyNot(news.comm, news.physical)});
+                                .text = why});
       }
     }
   }
