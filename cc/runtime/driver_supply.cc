@@ -231,6 +231,16 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
     const engine::RouteWish wish = WishOf(*link);
     const std::vector<engine::RouteLeg> legs = engine::ChooseRoute(wish);
     for (const PathId& base : wish.base) WantPath(link->info.peer, base, *link);
+    // Looked at again when a path may be chosen again that is left alone now. Other connections may
+    // have it left alone for longer meanwhile.
+    int64_t again = std::numeric_limits<int64_t>::max();
+    for (const auto& [path, breaker] : peers_[link->info.peer].breakers) {
+      if (breaker.until > now_) again = std::min(again, breaker.until);
+    }
+    if (again != std::numeric_limits<int64_t>::max()) {
+      dirty_later_.insert({again, link->info.id});
+      Schedule(again);
+    }
     for (const PathId& next : engine::NextInLine(wish, options_.next_in_line)) {
       WantPath(link->info.peer, next, *link);
       parts_.cover->Ensure(link->info.comm, next.local);
@@ -665,6 +675,16 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
       parts_.cover->Ensure(link->info.comm, lane.remote_physical);
       error = absl::StrCat(PortName(lane.remote_physical), " does not cover the memory: ",
                            parts_.cover->WhyNot(link->info.comm, lane.remote_physical));
+      continue;
+    }
+    // A round trip of the sender's says nothing of ours, which entries go over: where packets are
+    // lost one way only, they differ.
+    const auto health = peers_[link->info.peer].paths.find(
+        {.local = lane.remote_physical, .remote = device->physical});
+    if (health != peers_[link->info.peer].paths.end() &&
+        (health->second.state() == engine::PathState::kDown ||
+         health->second.state() == engine::PathState::kHeld)) {
+      error = absl::StrCat(PortName(lane.remote_physical), " does not reach the sender's port");
       continue;
     }
     const bool busy =
