@@ -126,7 +126,9 @@ class SendConnection final : public Connection {
   void Complete(const ibv_wc& wc, uint32_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void CompleteOther(const ibv_wc& wc, uint32_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // All stripes are acknowledged.
-  void Acknowledged(SendRequest* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Acknowledged(SendRequest* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) {
+    request->done = !rules_.confirm || request->sequence < confirmed_below_;
+  }
   // Reads how far the receiver has confirmed, and ends what is.
   void TakeConfirmations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
@@ -156,6 +158,8 @@ class SendConnection final : public Connection {
   bool Compare(uint32_t index, const OpenReceive* open, const LaneSet& lanes, bool apply,
                ResumeResult* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
+  static constexpr uint32_t kRequests = kSlots * kReceivesMax;
+
   const std::unique_ptr<SenderMemory> memory_;
   uint32_t matched_ ABSL_GUARDED_BY(lock_) = 0;  // receives of the head transfer, as bits
   // Filled for each post: what does not change is set once.
@@ -163,9 +167,9 @@ class SendConnection final : public Connection {
   ibv_sge record_sge_ ABSL_GUARDED_BY(lock_) = {};
   ibv_send_wr write_ ABSL_GUARDED_BY(lock_) = {};     // data; carries the immediate itself
   ibv_send_wr announce_ ABSL_GUARDED_BY(lock_) = {};  // the write of its own
-  SendRequest requests_[kSlots * kReceivesMax] ABSL_GUARDED_BY(lock_) = {};
+  SendRequest requests_[kRequests] ABSL_GUARDED_BY(lock_) = {};
   // By request; made when first needed.
-  std::unique_ptr<StripeTable> tables_[kSlots * kReceivesMax] ABSL_GUARDED_BY(lock_);
+  std::unique_ptr<StripeTable> tables_[kRequests] ABSL_GUARDED_BY(lock_);
   // Stripes that wait for a lane: never posted, or missing after a fence.
   struct Waiting {
     uint64_t stripes[2];

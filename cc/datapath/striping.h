@@ -49,6 +49,14 @@ constexpr StripePlan PlanStripes(uint64_t size, uint32_t lanes) {
   return {.stripes = static_cast<uint32_t>((size + bytes - 1) / bytes), .stripe_bytes = bytes};
 }
 
+// Bits for stripes [0, stripes): of the first 64, and of the others.
+constexpr uint64_t LowStripes(uint32_t stripes) {
+  return stripes < 64 ? (uint64_t{1} << stripes) - 1 : ~uint64_t{0};
+}
+constexpr uint64_t HighStripes(uint32_t stripes) {
+  return stripes <= 64 ? 0 : ~uint64_t{0} >> (kStripesMax - stripes);
+}
+
 }  // namespace railhop::datapath
 
 #endif  // RAILHOP_CC_DATAPATH_STRIPING_H_

@@ -57,6 +57,11 @@ static_assert(offsetof(CtsEntry, receives) == 52);
 static_assert(offsetof(CtsEntry, epoch_low) == 54);
 static_assert(offsetof(CtsEntry, sequence) == 56);
 
+// Whether the NIC has written this transfer's entry; its sequence is the last word.
+inline bool HasArrived(const CtsEntry& entry, uint64_t sequence) {
+  return __atomic_load_n(&entry.sequence, __ATOMIC_ACQUIRE) == sequence;
+}
+
 // Sizes of sends whose stripes do not tell them (adaptive routing), by slot and receive.
 struct SizeRecords {
   uint64_t bytes[kSlots][kReceivesMax];
