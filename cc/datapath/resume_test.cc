@@ -237,7 +237,7 @@ TEST(Resume, OldEntry_NotUsedOnANewLane) {
   t.Receive(0, 10);
   t.Settle();
   t.AddLane(1, 1, 1, 2);
-  t.send->SetRoute({{1}});
+  t.send->SetRoute({1});
   EXPECT_EQ(t.Send(0, 10), nullptr);
   t.recv->Reannounce(2);
   EXPECT_EQ(t.Send(0, 10), nullptr);
@@ -251,7 +251,7 @@ TEST(Resume, OldEntryHasAKeyForTheNewLanesDevice_NotUsedEither) {
   t.Receive(0, 10);
   t.Settle();
   t.AddLane(1, 0, 0, 2);
-  t.send->SetRoute({{1}});
+  t.send->SetRoute({1});
   EXPECT_EQ(t.Send(0, 10), nullptr);
   t.Up(2);
   t.Settle();
