@@ -592,6 +592,7 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
         } else if constexpr (std::is_same_v<T, engine::Goodbye>) {
           Peer& peer = peers_[from];
           peer.goodbye = true;
+          peer.goodbye_at = now_;
           peer.death = m.reason;
           if (peer.dead_since == 0) peer.dead_since = now_;
         } else {

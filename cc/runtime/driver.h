@@ -152,6 +152,7 @@ class Driver {
     std::set<engine::EndId> links;
     bool up = false;
     bool goodbye = false;
+    int64_t goodbye_at = 0;
     int64_t dead_since = 0;  // 0 = not known to be
     int64_t silent_since = 0;
     int64_t last_answer = 0;  // of any path

@@ -549,6 +549,9 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
   episodes_[episode.id] = std::move(episode);
 }
 
+// A process that ends takes its queue pairs along: both are seen within so long.
+constexpr int64_t kGoodbyeNs = 10'000'000;
+
 engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
   engine::Evidence evidence;
   evidence.peer = episode.peer;
@@ -563,8 +566,9 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
         evidence.remote_port_down = remote->second.state == engine::PortState::kDown;
         evidence.remote_device_failed = remote->second.state == engine::PortState::kFatal;
       }
-      evidence.peer_said_goodbye = peer.goodbye;
-      evidence.peer_refused = peer.dead_since != 0;
+      // Who leaves long after the fault, since all is done, is not its reason.
+      evidence.peer_said_goodbye = peer.goodbye && peer.goodbye_at <= episode.since + kGoodbyeNs;
+      evidence.peer_refused = peer.dead_since != 0 && !peer.goodbye;
       evidence.channel_up = peer.up;
     }
     for (const auto& [path, health] : peer.paths) {

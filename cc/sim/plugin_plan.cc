@@ -387,7 +387,10 @@ void DrawFaults(Prng& prng, PluginPlan* plan) {
     const std::string nic = DrawNic(prng, *plan);
     const uint64_t at = DrawTime(prng);
     plan->faults.push_back({at, nic + " unwritten rx" + DrawTrigger(prng)});
-    plan->faults.push_back({at + Magnitude(prng, 1 * kUs, 5 * kMs), nic + " down"});
+    // It dies: what comes after is another life.
+    const uint64_t dies = at + Magnitude(prng, 1 * kUs, 5 * kMs);
+    plan->faults.push_back({dies, nic + " down"});
+    plan->faults.push_back({dies, nic + " clear unwritten"});
   }
   if (prng.Chance(0.06)) {
     const uint64_t host = prng.Below(plan->topology.hosts.size());
@@ -414,7 +417,7 @@ bool IsForGood(const PlannedFault& fault) {
   const auto has = [&fault](const char* word) {
     return fault.text.find(word) != std::string::npos;
   };
-  return (has(" remove") || has(" gid remove") || has(" gid linklocal")) && !has(" for ");
+  return has(" remove") && !has(" gid remove") && !has(" for ");
 }
 
 // Whether a path is left for each connection once all is well again.

@@ -53,10 +53,27 @@ class FaultPlayer final : public Actor {
   void Heal() {
     World& world = world_->world();
     world.faults().ClearAll();
-    for (const auto& nic : world.nics()) nic->set_quirks(0);
+    for (const auto& nic : world.nics()) {
+      nic->set_quirks(0);
+      for (uint32_t number = 1; number <= nic->port_count(); ++number) {
+        Mend(nic->config().ports[number - 1], nic->port(number));
+      }
+    }
+    ++world.shared().address_generation;
     rdma::FaultSpec up;
     up.kind = rdma::FaultKind::kUp;
     for (Port* port : world.ports()) world.faults().Apply(port, up);
+  }
+
+  // Every address that has gone is there again; one that has moved stays where it is.
+  static void Mend(const rdma::TopologyPort& before, Port* port) {
+    port->hidden_gids = 0;
+    port->now.active_mtu = before.active_mtu;
+    for (size_t i = 0; i < before.gids.size(); ++i) {
+      auto& gids = port->now.gids;
+      if (std::find(gids.begin(), gids.end(), before.gids[i]) != gids.end()) continue;
+      gids[i] = before.gids[i];
+    }
   }
 
   PluginWorld* const world_;
