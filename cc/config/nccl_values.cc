@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -120,9 +121,10 @@ AddressRange ParseAddressRange(std::string_view text, int family, std::string* w
   const std::string bits(text.substr(slash + 1));
   const long length = std::strtol(bits.c_str(), nullptr, 10);
   if (length > bits_max) {
-    return ignored("prefix length " + bits + " is over " + std::to_string(bits_max));
+    return ignored("prefix length " + Quote(bits) + " is over " + std::to_string(bits_max));
   }
-  range.prefix_length = static_cast<int>(length);
+  // Kept small: cut to 32 bits, a large negative number would become a positive one.
+  range.prefix_length = static_cast<int>(std::max(length, -1L));
   return range;
 }
 

@@ -156,6 +156,10 @@ TEST(AddressRange, EveryRule_AsNcclIbAddrRange) {
       {"10.1.0.0/0", AF_INET, "192.168.0.1", true, false},
       {"10.1.0.0/x", AF_INET, "192.168.0.1", true, false},
       {"10.1.0.0/-8", AF_INET, "10.1.0.1", false, false},
+      // In 32 bits they would be 128, 1000 and 0.
+      {"10.1.0.0/-4294967168", AF_INET, "10.1.0.1", false, false},
+      {"10.1.0.0/-4294966296", AF_INET, "10.1.0.1", false, false},
+      {"10.1.0.0/-4294967296", AF_INET, "10.1.0.1", false, false},
       {"10.1.0.0", AF_INET, "192.168.0.1", true, true},
       {"10.1.0/16", AF_INET, "192.168.0.1", true, true},
       {"fd00::/8", AF_INET, "192.168.0.1", true, true},

@@ -12,6 +12,7 @@ namespace railhop::config {
 namespace {
 
 constexpr size_t kNetNameBytesMax = 31;
+constexpr size_t kUnknownNameBytesMax = 80;  // a longer one is cut in the warning
 
 // One of our own options as text; an error is a sentence that names what is allowed.
 struct OwnValue {
@@ -40,6 +41,13 @@ OwnValue ParseOwn(const OptionRow& row, const std::string& text) {
     default:
       return {0, ""};
   }
+}
+
+// As it is if it can be read; else as a message has it.
+std::string Shown(const std::string& text) {
+  const bool readable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 0x7f; });
+  return readable ? text : Quote(text);
 }
 
 // The name goes to NCCL, which compares and prints it.
@@ -132,7 +140,8 @@ class Loader {
     }
     const std::string nearest = NearestOption(name);
     loaded_.warnings.push_back(
-        name + " (" + setting.source + ") is no option of Railhop and has no effect" +
+        (name.size() > kUnknownNameBytesMax ? Quote(name) : Shown(name)) + " (" + setting.source +
+        ") is no option of Railhop and has no effect" +
         (nearest.empty() ? std::string() : "; did you mean " + nearest + "?"));
   }
 
@@ -150,7 +159,7 @@ std::vector<std::string> OptionReport(const LoadedOptions& loaded) {
   std::string defaults;
   for (const EffectiveOption& option : loaded.effective) {
     if (option.set) {
-      lines.push_back("option " + std::string(option.row->name) + "=" + option.value + " (" +
+      lines.push_back("option " + std::string(option.row->name) + "=" + Shown(option.value) + " (" +
                       option.source + ")");
     } else if (option.row->use == OptionUse::kApplied) {
       if (defaults.size() > kLineBytes) {

@@ -218,6 +218,20 @@ TEST(Options, UnknownOwnName_WarnsWithTheNearest) {
       "RAILHOP_SOMETHING_ELSE_ENTIRELY (environment) is no option of Railhop and has no effect");
 }
 
+TEST(Options, WhatCannotBePrinted_IsQuoted) {
+  const LoadedOptions loaded =
+      Load({{"RAILHOP_\n\x1b", "1"}, {"NCCL_IB_HCA", "mlx5\n"}, {"NCCL_IB_ADDR_RANGE", "\x1b[1m"}});
+  ASSERT_EQ(loaded.warnings.size(), 1u);
+  EXPECT_TRUE(loaded.warnings[0].starts_with("'RAILHOP_\\x0a\\x1b' (environment)"))
+      << loaded.warnings[0];
+  bool found = false;
+  for (const std::string& line : OptionReport(loaded)) {
+    EXPECT_EQ(line.find_first_of("\n\x1b"), std::string::npos) << line;
+    found = found || line == "option NCCL_IB_HCA='mlx5\\x0a' (environment)";
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST(OptionReport, NamesEverySetOptionAndItsSource) {
   const std::vector<std::string> lines =
       OptionReport(Load({{"NCCL_IB_TC", "0x6a"}, {"NCCL_IB_OOO_RQ", "1"}}));

@@ -87,8 +87,13 @@ const Setting* Settings::Find(std::string_view name) const {
 
 void Settings::Add(std::string_view path_shown, const std::string& text) {
   std::string_view rest(text);
-  for (int number = 1; !rest.empty(); ++number) {
+  int next_number = 1;
+  while (!rest.empty()) {
+    const int number = next_number;
+    const size_t begin = text.size() - rest.size();
     const std::string_view line = NextLine(&rest);
+    // Pieces of a long line have that line's number.
+    next_number += text.find('\n', begin) < text.size() - rest.size() ? 1 : 0;
     if (line.empty() || line.front() == '#') continue;
     const std::string place = std::string(path_shown) + ":" + std::to_string(number);
     const size_t equals = line.find('=');

@@ -93,6 +93,14 @@ TEST(Settings, LongValue_CutAt1023Bytes) {
   EXPECT_EQ(Shown(settings, "B"), "1 <- /etc/nccl.conf:2");
 }
 
+TEST(Settings, LineBehindAVeryLongOne_KeepsItsNumber) {
+  const std::string text = "A=" + std::string(9000, 'x') + "\nnothing\nB=1\n";
+  const Settings settings = Load({}, {{"/etc/nccl.conf", text}});
+  EXPECT_EQ(Shown(settings, "B"), "1 <- /etc/nccl.conf:3");
+  ASSERT_FALSE(settings.complaints().empty());
+  EXPECT_EQ(settings.complaints().back(), "/etc/nccl.conf:2: no '=' in 'nothing'");
+}
+
 TEST(Settings, Process_ReadsItsEnvironment) {
   ASSERT_EQ(setenv("RAILHOP_TEST_SETTING", "a=b", 1), 0);
   const Environment environment = ReadProcessEnvironment();

@@ -70,11 +70,12 @@ class Reader {
     const absl::Span<const uint8_t> taken = Take(n);
     std::copy(taken.begin(), taken.end(), array->begin());
   }
-  // Up to the first zero; what cannot be printed becomes '?'.
+  // Up to the first zero or the last byte but one, as Writer::Text leaves it; what cannot be
+  // printed becomes '?'.
   std::string Text(size_t field) {
     std::string text;
     for (const uint8_t byte : Take(field)) {
-      if (byte == 0) break;
+      if (byte == 0 || text.size() + 1 == field) break;
       text += byte >= 0x20 && byte < 0x7f ? static_cast<char>(byte) : '?';
     }
     return text;
@@ -175,7 +176,7 @@ DeviceDescription ReadDevice(Reader* in) {
   device.mtu = in->Number<uint8_t>();
   in->Number<uint8_t>();
   device.lid = in->Number<uint16_t>();
-  device.rail = static_cast<int16_t>(in->Number<uint16_t>());
+  device.rail = std::max<int16_t>(static_cast<int16_t>(in->Number<uint16_t>()), -1);
   in->Bytes(&device.gid);
   device.control_key = in->Number<uint32_t>();
   return device;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -115,6 +116,30 @@ TEST(EndDescription, OutOfRange_RefusedByName) {
 }
 
 // More addresses than there is room for are those that matter least.
+// A peer need not end a text with a zero; ours always do.
+TEST(EndDescription, TextsWithoutAnEnd_AreAsLongAsOursCanBe) {
+  std::vector<uint8_t> payload = EncodeEnd(SomeEnd(1, 1));
+  constexpr size_t kVersionAt = kNonceBytes;
+  constexpr size_t kHostAt = kVersionAt + 32 + 8;
+  std::fill_n(payload.begin() + kVersionAt, 32, 'v');
+  std::fill_n(payload.begin() + kHostAt, 64, 'h');
+  const absl::StatusOr<EndDescription> end = DecodeEnd(payload);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->plugin_version, std::string(31, 'v'));
+  EXPECT_EQ(end->host, std::string(63, 'h'));
+  const absl::StatusOr<EndDescription> again = DecodeEnd(EncodeEnd(*end));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, *end);
+}
+
+TEST(EndDescription, RailBelowMinusOne_IsNotKnown) {
+  EndDescription end = SomeEnd(1, 1);
+  end.devices[0].rail = -5;
+  const absl::StatusOr<EndDescription> read = DecodeEnd(EncodeEnd(end));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->devices[0].rail, -1);
+}
+
 TEST(EndDescription, MoreAddressesThanFit_TheFirstAreSent) {
   EndDescription end = SomeEnd(1, 1);
   end.control_addresses.clear();

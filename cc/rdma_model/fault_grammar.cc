@@ -69,6 +69,7 @@ std::optional<uint32_t> Percentage(std::string_view word) {
 
 std::optional<Gid> ParseGid(std::string_view word) {
   const std::string text(word);
+  if (text.find('\0') != std::string::npos) return std::nullopt;  // C's functions stop there
   Gid gid;
   in_addr v4;
   if (inet_pton(AF_INET6, text.c_str(), gid.raw) == 1) return gid;
@@ -406,6 +407,7 @@ bool Parser::TakeAfter(FaultSpec* spec) {
   }
   if (const auto size = ParseSizeBytes(Peek());
       size.ok() && *size > 0 && !Number(Peek(), UINT64_MAX)) {
+    if (static_cast<uint64_t>(*size) > kMaxNumber) return Fail("a size of at most 256TiB");
     spec->after = static_cast<uint64_t>(*size);
     spec->after_unit = TriggerUnit::kBytes;
     ++at_;

@@ -297,6 +297,20 @@ TEST(FaultReference, Page_IsWhatTheTablesSay) {
       << "run: bazel run //cc/rdma_model:fault_reference > docs/reference/faults.md";
 }
 
+TEST(FaultGrammar, SizeThatNoNumberMayBe_IsRefused) {
+  const std::string error = ErrorOf("soft0 down after 1000001GB");
+  EXPECT_NE(error.find("word 4 '1000001GB': expected a size of at most 256TiB"), std::string::npos)
+      << error;
+  const FaultCommand most = Parsed("soft0 down after 256TiB");
+  EXPECT_EQ(Parsed(FormatFault(most)), most);
+}
+
+TEST(FaultGrammar, ZeroInAnAddress_IsRefused) {
+  using namespace std::string_literals;  // NOLINT(google-build-using-namespace)
+  ErrorOf("soft0 gid set 1 ::1\0x v1"s);
+  ErrorOf("soft0 gid set 1 10.0.0.1\0x v1"s);
+}
+
 TEST(FaultNames, KnownAndUnknown) {
   EXPECT_EQ(FaultKindName(FaultKind::kGidLinkLocal), "gid_linklocal");
   EXPECT_EQ(VerbCallName(VerbCall::kRegMr), "reg_mr");

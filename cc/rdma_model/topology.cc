@@ -48,6 +48,7 @@ bool IsIpv4Mapped(const Gid& gid) {
 
 std::optional<Gid> ParseAddress(std::string_view text) {
   const std::string copy(text);
+  if (copy.find('\0') != std::string::npos) return std::nullopt;  // C's functions stop there
   Gid gid;
   if (inet_pton(AF_INET6, copy.c_str(), gid.raw) == 1) return gid;
   if (inet_pton(AF_INET, copy.c_str(), gid.raw + 12) == 1) {

@@ -47,6 +47,8 @@ void FormatPort(const Topology& topology, const TopologyPort& port, size_t numbe
             " subnet_prefix " + FormatGuid(port.subnet_prefix);
   }
   *out += "\n";
+  // An InfiniBand port has a GID unless it is said to have none.
+  if (!ethernet && port.gids.empty()) *out += "      gid 0 empty\n";
   for (size_t i = 0; i < port.gids.size(); ++i) {
     const TopologyGid& entry = port.gids[i];
     *out += "      gid " + std::to_string(i);

@@ -1,7 +1,7 @@
 #include "cc/rdma_model/topology_text.h"
 
+#include <cctype>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -12,6 +12,27 @@ namespace railhop::rdma {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r";
+
+// A word as an error shows it: printable, and not endless.
+std::string Readable(std::string_view word) {
+  constexpr size_t kMost = 100;
+  std::string text;
+  for (const char c : word.substr(0, kMost)) text += c >= 0x20 && c < 0x7f ? c : '?';
+  return text + (word.size() > kMost ? "..." : "");
+}
+
+// "0000:17:00.0". Not sscanf, which takes signs and 0x.
+bool IsPciAddress(std::string_view text) {
+  constexpr std::string_view kShape = "xxxx:xx:xx.x";
+  if (text.size() != kShape.size() || text.back() > '7') return false;
+  for (size_t i = 0; i < kShape.size(); ++i) {
+    if (kShape[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(text[i])) == 0
+                         : text[i] != kShape[i]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // The parser keeps the first error and from then on does nothing.
 class Parser {
@@ -65,7 +86,7 @@ class Parser {
   void Fail(int line, std::string_view word, const std::string& message,
             const std::string& allowed = "") {
     if (!error_.empty()) return;
-    error_ = std::string(file_) + ":" + std::to_string(line) + ": " + std::string(word) + ": " +
+    error_ = std::string(file_) + ":" + std::to_string(line) + ": " + Readable(word) + ": " +
              message + (allowed.empty() ? "" : "; allowed: " + allowed);
   }
   void Fail(std::string_view word, const std::string& message, const std::string& allowed = "") {
@@ -88,7 +109,8 @@ class Parser {
     char* end = nullptr;
     errno = 0;
     const uint64_t value = std::strtoull(word.c_str(), &end, base);
-    const bool is_number = word[0] >= '0' && word[0] <= '9' && *end == '\0' && errno == 0;
+    const bool is_number =
+        word[0] >= '0' && word[0] <= '9' && errno == 0 && end == word.c_str() + word.size();
     if (!is_number || value < min || value > max) {
       Fail(word, std::string("not a value of ") + statement_->name,
            std::string(besides) + "a number from " + std::to_string(min) + " to " +
@@ -157,6 +179,11 @@ class Parser {
   DeviceDraft& Draft() { return drafts_.back(); }
   PortDraft& DraftPort() { return Draft().ports.back(); }
   bool Ethernet() { return Port().link_layer == LinkLayer::kEthernet; }
+  // Whether the port has anything that belongs to its link layer.
+  bool HasAddresses() {
+    return !DraftPort().addresses.empty() || DraftPort().has_link_local ||
+           !DraftPort().by_hand.empty() || Port().lid != 0 || Port().sm_lid != 0;
+  }
 
   // --- One per word ---
   void ReadNets() {
@@ -166,9 +193,9 @@ class Parser {
         if (other == name) Fail(name, "this net has been named before");
       }
       topology_.nets.push_back(name);
-    }
-    if (topology_.nets.size() > kTopologyMaxNets) {
-      Fail("nets", "too many nets", "up to " + std::to_string(kTopologyMaxNets));
+      if (topology_.nets.size() > kTopologyMaxNets) {
+        Fail("nets", "too many nets", "up to " + std::to_string(kTopologyMaxNets));
+      }
     }
   }
   void ReadRoute() {
@@ -243,12 +270,7 @@ class Parser {
     const std::string path = TakeName(95, ":/");
     for (size_t begin = 0; error_.empty() && begin <= path.size();) {
       const size_t end = std::min(path.find('/', begin), path.size());
-      const std::string part = path.substr(begin, end - begin);
-      unsigned domain, bus, slot, function;
-      int used = 0;
-      if (std::sscanf(part.c_str(), "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &used) !=
-              4 ||
-          used != static_cast<int>(part.size()) || part.size() != 12 || function > 7) {
+      if (!IsPciAddress(std::string_view(path).substr(begin, end - begin))) {
         Fail(path, "not a PCI address",
              "DDDD:BB:SS.F in hexadecimal, or several joined by '/', from the root");
       }
@@ -316,16 +338,15 @@ class Parser {
   }
   void ReadLink() {
     const std::string word = Take();
-    if (word == "ethernet") {
-      Port().link_layer = LinkLayer::kEthernet;
-    } else if (word == "infiniband") {
-      Port().link_layer = LinkLayer::kInfiniBand;
-      if (!DraftPort().addresses.empty() || DraftPort().has_link_local) {
-        Fail(word, "comes before the port's addresses");
-      }
-    } else {
+    const bool ethernet = word == "ethernet";
+    if (!ethernet && word != "infiniband") {
       Fail(word, "not a link layer", "ethernet, infiniband");
+      return;
     }
+    if (ethernet != Ethernet() && HasAddresses()) {
+      Fail(word, "comes before the port's addresses and LIDs");
+    }
+    Port().link_layer = ethernet ? LinkLayer::kEthernet : LinkLayer::kInfiniBand;
   }
   void ReadNet() {
     Port().net = TakeNet();

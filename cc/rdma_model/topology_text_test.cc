@@ -157,6 +157,43 @@ TEST(ParseTopology, BadInput_NamesLineWordAndWhatIsAllowed) {
   }
 }
 
+TEST(ParseTopology, LinkBehindWhatBelongsToTheOther_IsRefused) {
+  for (const char* const words :
+       {"gid 0 10.0.0.1 v2 link infiniband", "address 10.0.0.1 link infiniband",
+        "link_local none link infiniband", "link infiniband lid 5 link ethernet",
+        "link infiniband sm_lid 5 link ethernet"}) {
+    const std::string error = ErrorOf(std::string("device d port 1 ") + words);
+    EXPECT_NE(error.find("comes before the port's addresses"), std::string::npos) << error;
+  }
+  Parse("device d port 1 link infiniband lid 5 link infiniband");
+}
+
+TEST(ParseTopology, PciAddress_HasNoSignsAndNo0x) {
+  for (const char* const path : {"-001:00:00.0", "0x01:00:00.0", "0000:00:-1.0", "0000:00:00.8",
+                                 "0000:00:00.0/", "/0000:00:00.0"}) {
+    const std::string error = ErrorOf(std::string("device d pci ") + path + " port 1");
+    EXPECT_NE(error.find("not a PCI address"), std::string::npos) << error;
+  }
+}
+
+TEST(ParseTopology, ZeroInAWord_IsRefused) {
+  using namespace std::string_literals;  // NOLINT(google-build-using-namespace)
+  ErrorOf("device d port 1 speed 100\0x"s);
+  ErrorOf("device d port 1 address 10.0.0.1\0x"s);
+  ErrorOf("device d port 1 address fd00::1\0x"s);
+}
+
+TEST(ParseTopology, WordThatCannotBePrinted_IsShownAllTheSame) {
+  EXPECT_TRUE(ErrorOf("\x1b[1m").starts_with("t:1: ?[1m: unknown word")) << ErrorOf("\x1b[1m");
+  EXPECT_LT(ErrorOf("nets " + std::string(100'000, 'x')).size(), 300u);
+}
+
+TEST(FormatTopology, InfiniBandPortWithoutGids_IsTheSameAgain) {
+  const Topology topology = Parse("device d port 1 link infiniband gid 0 empty");
+  EXPECT_TRUE(topology.devices.at(0).ports.at(0).gids.empty());
+  EXPECT_EQ(Parse(FormatTopology(topology)), topology);
+}
+
 TEST(ParseTopology, TooMuch_IsRefused) {
   std::string hosts;
   for (int i = 0; i <= kTopologyMaxHosts; ++i) hosts += "host h" + std::to_string(i) + "\n";

@@ -431,5 +431,14 @@ TEST(DeviceRules, BadTexts_AreNamed) {
   EXPECT_EQ(notes.size(), 3u);
 }
 
+// NCCL_IB_HCA may name any number as a rail; a peer must not refuse all else for that.
+TEST(RailForPeers, OutOfAMessagesRange_NotKnown) {
+  EXPECT_EQ(RailForPeers(-1), -1);
+  EXPECT_EQ(RailForPeers(0), 0);
+  EXPECT_EQ(RailForPeers(0x7fff), 0x7fff);
+  EXPECT_EQ(RailForPeers(0x8000), -1);
+  EXPECT_EQ(RailForPeers(-5), -1);
+}
+
 }  // namespace
 }  // namespace railhop::runtime

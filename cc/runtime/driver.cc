@@ -480,7 +480,7 @@ engine::PortReport ReportOf(const PhysicalDevice& device, const PortFacts& facts
   report.mtu = facts.mtu;
   report.lid = facts.lid;
   report.gid = facts.gid;
-  report.rail = device.rail_id;
+  report.rail = RailForPeers(device.rail_id);
   report.speed_mbps = device.speed_mbps;
   report.replaces = device.replaces;
   return report;

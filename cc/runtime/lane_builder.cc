@@ -58,7 +58,7 @@ absl::Status LaneBuilder::CreateDevice(const PhysicalDevice& part, uint32_t lane
   description.lid = port.lid;
   description.gid = port.gid;
   description.control_key = made.control->remote_key();
-  description.rail = static_cast<int16_t>(part.rail_id);
+  description.rail = static_cast<int16_t>(RailForPeers(part.rail_id));
   devices_.push_back(std::move(made));
   ports_.push_back(std::move(port));
   descriptions_.push_back(std::move(description));

@@ -52,6 +52,10 @@ struct DeviceProperties {
   int max_multi_request = 1;
 };
 
+// A rail as peers are told it: a number that no message carries (a person may write any into
+// NCCL_IB_HCA) is not known there, or the whole message would be refused.
+constexpr int RailForPeers(int rail_id) { return rail_id >= 0 && rail_id <= 0x7fff ? rail_id : -1; }
+
 // One port of an open verbs device, as the transport needs it. Does not move or change once made.
 struct PhysicalDevice {
   int id = 0;  // unique in the process, from 0 without gaps
