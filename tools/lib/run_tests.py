@@ -6,6 +6,7 @@ import argparse
 import collections
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from tools.lib import junit, test_events, workspace
+from tools.lib import fuzz, junit, test_events, workspace
 from tools.lib.products import PRODUCTS
 
 # Bazel's exit statuses that leave the tests' own outcomes to be read: all passed, some failed.
@@ -159,6 +160,20 @@ def run_products() -> Report:
     return Report("build", [outcome], time.monotonic() - start)
 
 
+def run_fuzz() -> Report:
+    """Runs every fuzz target for a short time; each is a test case."""
+    workspace.say(f"fuzz: each target for {fuzz.CI_SECONDS} seconds")
+    start = time.monotonic()
+    cases = junit.Cases()
+    for one in fuzz.run(fuzz.names(), fuzz.CI_SECONDS, os.cpu_count() or 1, keep=False):
+        if one.problem:
+            cases.fail(one.name, one.problem)
+        else:
+            cases.passed.append(one.name)
+    outcome = test_events.TargetOutcome("tools/fuzz", "fuzz", cases)
+    return Report("fuzz", [outcome], time.monotonic() - start)
+
+
 def trim_disk_cache(bytes_max: int = 20 * 2**30) -> None:
     """Empties Bazel's disk cache once it is larger: this Bazel never takes anything out of it."""
     folder = workspace.cache_dir() / "bazel-disk"
@@ -200,6 +215,7 @@ def main() -> int:
     if not args.quick:
         reports.append(run_check())
         reports.append(run_products())
+        reports.append(run_fuzz())
         reports += [run_pass(one, args.targets, []) for one in SANITIZED]
     if workspace.in_ci():
         workspace.bazel_run("shutdown")
