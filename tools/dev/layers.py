@@ -53,7 +53,9 @@ LAYERS: dict[str, Layer] = {
     "cc/rdma_model": _layer(["cc/base"], []),
     "cc/fabric": _layer(["cc/rdma_model", "cc/base"], [_RDMA_CORE]),
     # The properties of all that reads text or a stranger's bytes.
-    "cc/fuzz": _layer(["cc/control", "cc/engine", "cc/rdma_model", "cc/config", "cc/base"], [_ABSL]),
+    "cc/fuzz": _layer(
+        ["cc/control", "cc/engine", "cc/rdma_model", "cc/config", "cc/base"], [_ABSL]
+    ),
     "cc/sim": _layer(
         [
             "cc/rdma_model",
