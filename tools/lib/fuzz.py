@@ -28,6 +28,8 @@ _MEMORY_MAX = 1024
 _ALLOCATION_MAX = 256
 _INPUT_SECONDS_MAX = 60
 _LENGTH_MAX = 8192
+# Exit status of a target that got SIGINT or SIGTERM.
+_INTERRUPTED = 72
 # New inputs that --minimize keeps of one target.
 _KEPT_FILES_MAX = 24
 
@@ -143,6 +145,8 @@ def run_target(name: str, program: pathlib.Path, seconds: int, corpus: pathlib.P
     )
     (found / "log").write_text(done.stdout, encoding="utf-8")
     outcome = parse_log(name, done.stdout)
+    if done.returncode == _INTERRUPTED:
+        outcome.problem = "a signal from outside ended it"
     if done.returncode != 0 and not outcome.problem:
         outcome.problem = f"ended with status {done.returncode}; log {found / 'log'}"
     if done.returncode == 0 and not outcome.executions:
