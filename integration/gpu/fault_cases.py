@@ -18,6 +18,8 @@ HOSTS = ("alpha", "beta")
 # Rounds that pass before anything is done to the fabric, and the longest time for them.
 LEAD_ROUNDS = 12
 LEAD_S = 60.0
+# After a fault, other than a flap, begins: its port moves nothing between these times.
+QUIET_S = (0.3, 0.9)
 _ERROR = re.compile(r"raised the following async exception: ([^\n]*)")
 _serial = itertools.count()
 
@@ -168,6 +170,10 @@ def hit(outcome: Outcome, fault: Fault) -> str:
             if index == 0:
                 return f"{port} carried nothing before the fault"
             return f"{port} carried nothing before fault {index + 1}"
+        during = [s for s in outcome.samples if at + QUIET_S[0] <= s.time_s <= at + QUIET_S[1]]
+        steady = " flap " not in line and len(during) > 1
+        if steady and during[-1].moved[port] != during[0].moved[port]:
+            return f"{port} carried bytes during the fault"
     return "" if outcome.faults else "no fault was put in"
 
 

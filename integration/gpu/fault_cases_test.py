@@ -62,6 +62,12 @@ def test_judge_fault_beside_the_traffic_is_found() -> None:
     assert _bad(outcome) == ["fault hit"]
 
 
+def test_judge_port_that_goes_on_during_its_fault_is_found() -> None:
+    outcome = _outcome()
+    outcome.samples += [Sample(t, {_PORT: int(t * 1000)}, {}, {}) for t in (10.4, 10.6, 10.8)]
+    assert _bad(outcome) == ["fault hit"]
+
+
 def test_judge_fault_that_did_nothing_is_found() -> None:
     outcome = _outcome()
     outcome.events = collections.Counter()

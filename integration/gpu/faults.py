@@ -144,9 +144,13 @@ class Bench:
     def _case(
         self, job: Optional[Job], plugin: pathlib.Path, fault: Fault, work: str, host: str
     ) -> Optional[Job]:
-        name = f"{fault.name}.{work}"
+        name = f"{fault.name}.{work}{'.fused' if self.args.fused else ''}"
         try:
-            job = job or self.job(railhop(plugin, DEVICES), name, MATRIX_ENV)
+            job = job or self.job(
+                railhop(plugin, DEVICES, self.args.fused),
+                name,
+                {**MATRIX_ENV, **dict(self.args.env)},
+            )
         except JobError as error:
             self.check(f"{fault.name} during {work}", {"starts": str(error)})
             return None
@@ -230,6 +234,15 @@ def main() -> int:
     parser.add_argument("--works", default=",".join(WORKS))
     parser.add_argument("--faults", default=",".join(fault.name for fault in FAULTS))
     parser.add_argument("--steps", type=int, default=1000, help="training steps of the truth")
+    parser.add_argument("--fused", action="store_true", help="matrix: both NICs are one device")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        type=lambda word: tuple(word.split("=", 1)),
+        help="matrix: a variable of Railhop's jobs",
+    )
     parser.add_argument("--fabric-tool", type=pathlib.Path, default="dist/fabric/railhop-fabric")
     parser.add_argument("--rank", default="integration.gpu.rank", help="the ranks' program")
     args = parser.parse_args()

@@ -117,7 +117,9 @@ class Job:
             "NCCL_DEBUG_SUBSYS": "INIT,NET",
             **self.transport.env,
         }
-        with self._logs[rank].open("w") as log:
+        self._logs[rank].write_text("")
+        # Appended to, as what comes on standard output is.
+        with self._logs[rank].open("a") as log:
             return subprocess.Popen(
                 [*prefix, *self._program],
                 env=env,

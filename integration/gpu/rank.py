@@ -149,6 +149,15 @@ HANDLERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 def main() -> None:
     """Joins the job that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, then serves."""
+    # NCCL writes to standard output from threads of its own, into the middle of lines if need be:
+    # what it says goes to the log, and only answers to the runner.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
     torch.cuda.set_device(int(os.environ["RANK"]) % torch.cuda.device_count())
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -157,9 +166,9 @@ def main() -> None:
     store = dist.TCPStore(address, port, world, is_master=rank == 0)
     dist.init_process_group("nccl", store=store, rank=rank, world_size=world, timeout=patience)
     dist.barrier()
-    HANDLERS["steady"] = lambda command: steady.run(command, store)
+    HANDLERS["steady"] = lambda command: steady.run(command, store, say)
     version = ".".join(map(str, torch.cuda.nccl.version()))
-    print(json.dumps({"ready": True, "nccl": version, "torch": torch.__version__}), flush=True)
+    say({"ready": True, "nccl": version, "torch": torch.__version__})
     for line in sys.stdin:
         command = json.loads(line)
         if command["do"] == "quit":
@@ -168,7 +177,7 @@ def main() -> None:
             answer = HANDLERS[command["do"]](command)
         except Exception as error:  # the runner reports it and goes on with other jobs
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        say(answer)
     dist.destroy_process_group()
 
 

@@ -10,8 +10,8 @@ rank prints marks, so that the steps of a job that dies are known as well:
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -188,7 +188,9 @@ def make(name: str) -> Work:
     return exchanges[name]().prepare()
 
 
-def run(command: dict[str, Any], store: dist.Store) -> dict[str, Any]:
+def run(
+    command: dict[str, Any], store: dist.Store, say: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
     """Rounds until `seconds` have passed or `rounds` are done; rank 0 decides, by the store."""
     work = make(command["name"])
     key, limit, most = command["key"], float(command["seconds"]), int(command["rounds"])
@@ -205,9 +207,9 @@ def run(command: dict[str, Any], store: dist.Store) -> dict[str, Any]:
         fresh.append([round(start, 6), round(end - start, 6)])
         number += 1
         if end - last >= MARK_EVERY_S or number == 1:
-            print(json.dumps({"mark": number, "rounds": fresh}), flush=True)
+            say({"mark": number, "rounds": fresh})
             fresh, last = [], end
-    print(json.dumps({"mark": number, "rounds": fresh}), flush=True)
+    say({"mark": number, "rounds": fresh})
     torch.cuda.synchronize()
     return {"rounds": number, "wrong": int(work.wrong), **work.result()}
 
