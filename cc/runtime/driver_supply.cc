@@ -60,6 +60,13 @@ int SlotFor(const Link& link, const std::map<int, uint8_t>& chosen, int physical
   return -1;
 }
 
+// Lanes that a new device of the connection is to have room for: `first` at once, later all of the
+// connection, and beside them those that they are handed over to.
+uint32_t RoomFor(const LaneMaker& maker, const Link& link, size_t first) {
+  return std::max(maker.LanesMax(static_cast<uint32_t>(link.info.base.size())),
+                  static_cast<uint32_t>(first) + 1);
+}
+
 std::vector<LaneId> UpLanes(const Link& link) {
   std::vector<LaneId> up;
   for (const auto& [id, lane] : link.lanes) {
@@ -391,7 +398,7 @@ void Driver::StartOffer(const std::shared_ptr<Link>& link,
   }
   if (offer->legs.empty()) return;
   for (const std::shared_ptr<PendingOffer::Part>& part : offer->parts) {
-    part->wish.lanes_max = static_cast<uint32_t>(part->wish.lanes.size()) + 1;
+    part->wish.lanes_max = RoomFor(*parts_.maker, *link, part->wish.lanes.size());
   }
   offer->epoch = link->machine.TakeEpoch();
   link->offer = offer;
@@ -731,7 +738,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
   work->jobs = static_cast<int>(work->parts.size());
   const LaneMaker* const maker = parts_.maker;
   for (const auto& part : work->parts) {
-    part->wish.lanes_max = static_cast<uint32_t>(part->wish.lanes.size()) + 1;
+    part->wish.lanes_max = RoomFor(*parts_.maker, *link, part->wish.lanes.size());
     ++link->jobs;
     parts_.executor->Run(
         part->wish.device->id,

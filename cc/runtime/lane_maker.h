@@ -74,8 +74,9 @@ class LaneMaker {
   const PortRules& rules() const { return rules_; }
 
   // Queue pairs that may exist at once on one device of a connection of so many lanes: all of them
-  // after the others have failed, and one that is being fenced.
-  uint32_t LanesMax(uint32_t lanes) const { return config_.failover ? lanes + 1 : lanes; }
+  // after the others have failed, and beside them those that they are handed over to. With less,
+  // lanes that cross rails never go back: old and new ones meet on one device of the receiver.
+  uint32_t LanesMax(uint32_t lanes) const { return config_.failover ? 2 * lanes : lanes; }
 
   // What the two ends of a connection use, by the parts of the net device.
   bool AdaptiveRouting(const std::vector<const PhysicalDevice*>& parts) const;
