@@ -28,6 +28,7 @@ struct ControlNet::Pair {
   bool silent_told[2] = {};
   bool dead_told[2] = {};
   bool calling = false;
+  bool ever_up = false;
 };
 
 ControlNet::ControlNet(PluginWorld* world, const ControlNetOptions& options, uint64_t seed)
@@ -114,7 +115,7 @@ void ControlNet::Establish(Pair* pair) {
       !world_->hosts()[pair->second]->alive()) {
     return;
   }
-  pair->up = true;
+  pair->up = pair->ever_up = true;
   pair->down_since_ns = 0;
   const uint64_t session = ++pair->session;
   for (const bool second : {false, true}) {
@@ -247,9 +248,9 @@ void ControlNet::Kill(PluginHost* host, bool silently) {
 void ControlNet::JudgeEpoch(size_t from, const engine::Message& message) {
   engine::EndId to;
   uint32_t epoch = 0;
-  if (const auto* fence = std::get_if<engine::Fence>(&message)) {
-    to = fence->to;
-    epoch = fence->epoch;
+  if (const auto* record = std::get_if<engine::Record>(&message)) {
+    to = record->to;
+    epoch = record->epoch;
   } else if (const auto* offer = std::get_if<engine::Offer>(&message)) {
     to = offer->to;
     epoch = offer->epoch;
@@ -264,6 +265,8 @@ void ControlNet::JudgeEpoch(size_t from, const engine::Message& message) {
   }
   last = std::max(last, epoch);
 }
+
+bool ControlNet::EverUp(size_t a, size_t b) { return PairOf(a, b)->ever_up; }
 
 bool ControlNet::Carry(size_t from, size_t to, const engine::Message& message) {
   const absl::StatusOr<std::string> bytes = control::EncodeMessage(message);

@@ -47,6 +47,8 @@ class ControlNet final : public Actor {
   // A process dies; its kernel says so, or (silently) the whole host is gone.
   void Kill(PluginHost* host, bool silently);
 
+  // Whether these two ever had a session.
+  bool EverUp(size_t a, size_t b);
   uint64_t messages() const { return messages_; }
 
   void OnEvent(uint64_t arg) override;
