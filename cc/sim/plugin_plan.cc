@@ -319,10 +319,14 @@ std::string DrawHardFault(Prng& prng, PluginPlan* plan) {
     case 4: {
       static constexpr const char* kCalls[] = {"modify_qp", "create_qp",  "create_cq",
                                                "reg_mr",    "destroy_qp", "query_port"};
-      return std::string("fail ") + kCalls[prng.Below(6)] +
-             (prng.Chance(0.5) ? " ENOMEM" : " EIO") +
-             (prng.Chance(0.5) ? " count " + std::to_string(1 + prng.Below(3)) : " 30%") +
-             DrawFor(prng, 0.9);
+      std::string text =
+          std::string("fail ") + kCalls[prng.Below(6)] + (prng.Chance(0.5) ? " ENOMEM" : " EIO") +
+          (prng.Chance(0.5) ? " count " + std::to_string(1 + prng.Below(3)) : " 30%") +
+          DrawFor(prng, 0.9);
+      // EIO from a destroy says that there is no device any more; there is.
+      const size_t says_gone = text.find("destroy_qp EIO");
+      if (says_gone != std::string::npos) text.replace(says_gone, 14, "destroy_qp EBUSY");
+      return text;
     }
     case 5: {
       plan->hangs = true;
