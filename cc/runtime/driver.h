@@ -276,7 +276,9 @@ class Driver {
   void InstallDevice(Link* link, const LaneMaker::Wish& wish, LaneMaker::Made* made)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUp(Link* link, const engine::Up& up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropOffer(Link* link, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // refused: the receiver has said that it has made none of the lanes.
+  void DropOffer(Link* link, const std::string& why, bool refused = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Discard(std::shared_ptr<LaneMaker::Made> made, int physical)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RetireLanes(Link* link, const engine::LaneIds& lanes, engine::Cause cause)

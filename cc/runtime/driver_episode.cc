@@ -329,9 +329,19 @@ void Driver::SendRecord(Link* link, const FailoverAction& action) {
 
 void Driver::Resume(Link* link, const FailoverAction& action) {
   const engine::Record& peer = link->machine.peer_record();
+  LaneIds over = action.lanes;
+  if (!link->is_sender()) {
+    // The sender names a newer lane of a place only once it is through with the older ones.
+    for (const auto& [id, lane] : link->lanes) {
+      const bool older = std::any_of(
+          action.lanes.begin(), action.lanes.end(),
+          [&id](LaneId named) { return named.index == id.index && named.epoch > id.epoch; });
+      if (older && lane.state == LinkLane::State::kFenced) engine::AddLane(&over, id);
+    }
+  }
   datapath::ResumeResult result;
   if (link->is_sender()) {
-    result = link->info.send->Resume(FromMessage(peer.receiver), Refs(action.lanes));
+    result = link->info.send->Resume(FromMessage(peer.receiver), Refs(over));
   } else {
     // Not behind lanes that are up already: an older entry could not be used on them.
     result = link->info.recv->Resume(
@@ -356,7 +366,7 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
              true);
       return;
   }
-  for (const LaneId& id : action.lanes) {
+  for (const LaneId& id : over) {
     const auto lane = link->lanes.find(id);
     if (lane == link->lanes.end()) continue;
     fences_.erase({link->info.id, id});

@@ -80,6 +80,12 @@ std::vector<LaneId> UpLanes(const Link& link) {
 int Driver::FreePlace(const Link& link, const std::set<uint8_t>& taken, int wanted) const {
   const auto is_free = [&](uint8_t place) {
     if (taken.contains(place)) return false;
+    // Of an offer that was dropped: the receiver may have a lane there until the episode is over.
+    if (link.machine.phase() != FailoverPhase::kRunning &&
+        std::any_of(link.machine.lanes().begin(), link.machine.lanes().end(),
+                    [place](LaneId id) { return id.index == place; })) {
+      return false;
+    }
     return std::none_of(link.lanes.begin(), link.lanes.end(),
                         [place](const auto& entry) { return entry.first.index == place; });
   };
@@ -470,7 +476,7 @@ void Driver::OfferMade(const std::shared_ptr<Link>& link,
 }
 
 // The offer comes to nothing: tried again after a pause.
-void Driver::DropOffer(Link* link, const std::string& why) {
+void Driver::DropOffer(Link* link, const std::string& why, bool refused) {
   if (link->offer == nullptr) return;
   const std::shared_ptr<PendingOffer> offer = std::move(link->offer);
   link->offer = nullptr;
@@ -486,7 +492,9 @@ void Driver::DropOffer(Link* link, const std::string& why) {
       now_ + pause / 2 + static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(pause)));
   Schedule(link->offer_at);
   dirty_later_.insert({link->offer_at, link->info.id});
-  if (offer->stage == PendingOffer::Stage::kMaking || link->over || link->closing) return;
+  if (offer->stage == PendingOffer::Stage::kMaking || refused || link->over || link->closing) {
+    return;
+  }
   // The receiver may have its half: an ordinary episode takes it away at both ends.
   LaneIds lanes;
   for (const engine::EndLane& lane : offer->offer.lanes) {
@@ -513,7 +521,8 @@ void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer&
     if (offered && !taken) Strike(link.get(), leg.path);
   }
   if (answer.lanes.empty()) {
-    DropOffer(link.get(), answer.error);
+    // It has made nothing, so there is nothing to be taken away.
+    DropOffer(link.get(), answer.error, /*refused=*/true);
     return;
   }
   offer->stage = PendingOffer::Stage::kRaising;
@@ -657,6 +666,8 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
     parts_.journal->Count([](JournalCounters* counters) { ++counters->stale_messages; });
     return;
   }
+  // A newer offer: the refused ones do not come again.
+  std::erase_if(link->answers, [](const auto& entry) { return entry.second.lanes.empty(); });
   auto work = std::make_shared<PendingOffer>();
   work->epoch = message.epoch;
   work->offer = message;
