@@ -1,0 +1,170 @@
+// Rules of failover that only whole processes show, on simulated hosts.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/base/log.h"
+#include "cc/rdma_model/topology_text.h"
+#include "cc/runtime/failover_config.h"
+#include "cc/runtime/journal.h"
+#include "cc/sim/memory.h"
+#include "cc/sim/plugin_channel.h"
+#include "cc/sim/plugin_process.h"
+#include "cc/sim/plugin_traffic.h"
+#include "cc/sim/plugin_world.h"
+
+namespace railhop::sim {
+namespace {
+
+using runtime::JournalEntry;
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSecond = 1'000 * kMs;
+
+constexpr char kTwoHosts[] = R"(nets lan
+host a
+  device nic0 pci 0000:10:00.0 numa 0
+    port 1 speed 100 address 10.0.1.1
+  device nic1 pci 0000:11:00.0 numa 0
+    port 1 speed 100 address 10.0.2.1
+host b
+  device nic0 pci 0000:10:00.0 numa 0
+    port 1 speed 100 address 10.0.1.2
+  device nic1 pci 0000:11:00.0 numa 0
+    port 1 speed 100 address 10.0.2.2
+)";
+
+rdma::Topology Parse(const char* text) {
+  std::string error;
+  std::optional<rdma::Topology> topology = rdma::ParseTopology(text, "two hosts", &error);
+  EXPECT_TRUE(topology.has_value()) << error;
+  return topology.value_or(rdma::Topology());
+}
+
+// Two processes and connections between them, from a to b, each with `groups` messages and a pause
+// after each.
+class RulesTest : public testing::Test {
+ protected:
+  RulesTest() : world_(Parse(kTwoHosts), {}, {}, false, &violations_), net_(&world_, {}, 1) {
+    SetLogThreshold(LogSeverity::kWarning);
+    for (const auto& host : world_.hosts()) {
+      processes_.push_back(std::make_unique<PluginProcess>(host.get(), &net_, config_, 2));
+    }
+  }
+
+  void Connect(int count, const std::vector<int>& parts, size_t groups, uint64_t pause_ns) {
+    for (int i = 0; i < count; ++i) {
+      auto plan = std::make_unique<TrafficPlan>();
+      plan->sender = "a";
+      plan->receiver = "b";
+      plan->send_parts = plan->recv_parts = parts;
+      MessagePlan message;
+      message.size = message.room = 5000;
+      plan->groups.assign(groups, {.messages = {message}, .send_order = {0}});
+      plan->send_pace.idle = 1;
+      plan->send_pace.idle_ns = pause_ns;
+      plan->close_ns = kMs;
+      plan->seed = static_cast<uint64_t>(i) + 1;
+      traffic_.push_back(
+          std::make_unique<PluginTraffic>(&world_, &memory_, *plan, traffic_.size()));
+      plans_.push_back(std::move(plan));
+      traffic_.back()->Start();
+    }
+  }
+
+  void RunFor(uint64_t ns) {
+    const uint64_t end = world_.now_ns() + ns;
+    while (world_.loop().next_ns() <= end && world_.loop().Step()) {
+    }
+  }
+
+  void Fault(const std::string& text) {
+    std::string error;
+    EXPECT_TRUE(world_.world().Fault(text, &error)) << error;
+  }
+
+  std::vector<JournalEntry> Entries(size_t host, JournalEntry::Kind kind) {
+    uint64_t gone = 0;
+    std::vector<JournalEntry> entries = processes_[host]->journal().Since(0, 10'000, &gone);
+    std::erase_if(entries, [kind](const JournalEntry& entry) { return entry.kind != kind; });
+    return entries;
+  }
+
+  void ExpectAllGoOn() {
+    for (const auto& traffic : traffic_) {
+      for (const TrafficEnd* end : {traffic->send(), traffic->recv()}) {
+        ASSERT_NE(end, nullptr);
+        EXPECT_NE(end->state(), EndState::kFailed) << traffic->Name() << ": " << end->what();
+      }
+    }
+    EXPECT_EQ(violations_.count(), 0u);
+  }
+
+  Memory memory_;
+  Violations violations_;
+  runtime::FailoverConfig config_;
+  PluginWorld world_;
+  ControlNet net_;
+  std::vector<std::unique_ptr<TrafficPlan>> plans_;
+  std::vector<std::unique_ptr<PluginTraffic>> traffic_;
+  std::vector<std::unique_ptr<PluginProcess>> processes_;
+};
+
+// Rule 7.
+TEST_F(RulesTest, PortDown_AllConnectionsLeaveItInOneStep) {
+  Connect(8, {0}, 1000, 100 * kMs);
+  RunFor(3 * kSecond);
+  Fault("a/nic0 down");
+  RunFor(5 * kSecond);
+  std::set<int64_t> times;
+  std::set<engine::EndId> ends;
+  for (const JournalEntry& entry : Entries(0, JournalEntry::Kind::kSuspect)) {
+    times.insert(entry.time_ns);
+    ends.insert(entry.end);
+  }
+  EXPECT_EQ(ends.size(), 8u);
+  EXPECT_EQ(times.size(), 1u);
+  // One line at each end, however many connections.
+  for (const size_t host : {0, 1}) {
+    EXPECT_EQ(Entries(host, JournalEntry::Kind::kEpisode).size(), 1u) << host;
+  }
+  ExpectAllGoOn();
+}
+
+// Rule 8.
+TEST_F(RulesTest, OnePortOfTwo_LanesOnTheOtherStay) {
+  Connect(2, {0, 1}, 1000, 10 * kMs);
+  RunFor(3 * kSecond);
+  const int lanes = processes_[0]->driver().Summarize().lanes;
+  Fault("a/nic0 down");
+  RunFor(5 * kSecond);
+  uint64_t left = 0;
+  for (const JournalEntry& entry : Entries(0, JournalEntry::Kind::kSuspect)) {
+    EXPECT_EQ(entry.local, 0);
+    left += entry.value;
+  }
+  EXPECT_EQ(2 * left, static_cast<uint64_t>(lanes));
+  ExpectAllGoOn();
+}
+
+// Rule 11.
+TEST_F(RulesTest, NoControlChannelForAMinute_TrafficGoesOn) {
+  Connect(2, {0}, 1000, 50 * kMs);
+  RunFor(3 * kSecond);
+  net_.Start({.kind = ChannelFault::Kind::kOutage, .for_ns = 60 * kSecond, .host = 0, .other = 1});
+  RunFor(30 * kSecond);
+  const uint64_t before = traffic_[0]->recv()->requests();
+  RunFor(10 * kSecond);
+  EXPECT_GT(traffic_[0]->recv()->requests(), before);
+  EXPECT_TRUE(Entries(0, JournalEntry::Kind::kSuspect).empty());
+  EXPECT_TRUE(Entries(0, JournalEntry::Kind::kGaveUp).empty());
+  ExpectAllGoOn();
+}
+
+}  // namespace
+}  // namespace railhop::sim
