@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from tools.dev import house, knobs, layers, tidy
-from tools.lib import junit, workspace
+from tools.lib import junit, mutants, workspace
 
 ROOT = workspace.ROOT
 BUILDIFIER = "node_modules/@bazel/buildifier/buildifier-linux_amd64"
@@ -119,6 +119,7 @@ CHECKS = (
     Check("layers", lambda files: layers.check_tree(ROOT, files)),
     Check("house", lambda files: house.check_tree(ROOT, files)),
     Check("knobs", lambda _files: knobs.check_tree(ROOT)),
+    Check("mutants", lambda _files: mutants.check_tree(ROOT)),
     Check("clang-tidy", _clang_tidy),
     Check("clang-build", _clang_build),
 )
