@@ -52,6 +52,7 @@ SessionPlan PlanOf(const Options& options, const Side& side) {
   SessionPlan plan;
   plan.plugin = side.plugin;
   plan.environment = side.environment;
+  plan.second_environment = options.second_environment;
   plan.api = options.api;
   plan.devices = options.devices;
   plan.fuse = options.fuse;

@@ -17,6 +17,7 @@ ABSL_FLAG(std::string, compare, "", "a second plugin: prints the ratio of the fi
 ABSL_FLAG(int, api, 0, "version 6 to 12 of NCCL's net plugin API; 0: the newest that it has");
 ABSL_FLAG(std::string, env, "", "NAME=VALUE,...: environment of the first plugin's processes");
 ABSL_FLAG(std::string, compare_env, "", "the same for the second plugin");
+ABSL_FLAG(std::string, second_env, "", "more of it for the second process alone");
 
 ABSL_FLAG(std::string, devices, "0", "net devices by NCCL's number; connections take them in turn");
 ABSL_FLAG(bool, fuse, false, "make one virtual device of them");
@@ -83,6 +84,7 @@ const std::vector<Row>& Rows() {
       {RAILHOP_FLAG(api), "N", nullptr},
       {RAILHOP_FLAG(env), "LIST", nullptr},
       {RAILHOP_FLAG(compare_env), "LIST", nullptr},
+      {RAILHOP_FLAG(second_env), "LIST", nullptr},
       {RAILHOP_FLAG(devices), "LIST", "Connections"},
       {RAILHOP_FLAG(fuse), nullptr, nullptr},
       {RAILHOP_FLAG(connections), "N", nullptr},
@@ -400,6 +402,10 @@ Result<bool> ParseLists(Options* options) {
                    options);
     if (!side.ok()) return side;
   }
+  Result<std::vector<std::pair<std::string, std::string>>> second =
+      ParseEnvironment("--second-env", absl::GetFlag(FLAGS_second_env));
+  if (!second.ok()) return Error{second.error()};
+  options->second_environment = *second;
   const Result<bool> moments = ParseMoments(options);
   if (!moments.ok()) return moments;
   std::string metric_text = absl::GetFlag(FLAGS_metric);

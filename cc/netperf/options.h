@@ -28,6 +28,7 @@ struct Options {
 
   Kind kind = Kind::kMeasure;
   std::vector<Side> sides;  // one plugin, or two to compare
+  std::vector<std::pair<std::string, std::string>> second_environment;  // of the second process
   int api = 0;
   std::vector<int> devices;
   bool fuse = false;

@@ -29,7 +29,8 @@ struct SessionPlan {
   bool touch_buffers = false;  // have their memory resident before connecting
   uint64_t latencies_max = 0;  // round trips of the longest leg
   double timeout_s = 60;       // for connecting, and without a message
-  std::vector<std::pair<std::string, std::string>> environment;  // of the workers
+  std::vector<std::pair<std::string, std::string>> environment;         // of the workers
+  std::vector<std::pair<std::string, std::string>> second_environment;  // process 1: these, too
   std::vector<std::string> hosts;  // RAILHOP_FABRIC_HOST of the processes, in turn
   std::string gaps;                // file that long gaps are appended to; empty: none
   int children = 0;                // that each worker forks once it is connected

@@ -75,6 +75,11 @@ void RunWorker(const SessionPlan& plan, int process, Board* board, int socket) {
   signal(SIGINT, SIG_IGN);  // the parent's to take
   const Belongings before;
   for (const auto& [name, value] : plan.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (process == 1) {
+    for (const auto& [name, value] : plan.second_environment) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
   if (!plan.hosts.empty()) {
     const std::string& host = plan.hosts[static_cast<size_t>(process) % plan.hosts.size()];
     setenv("RAILHOP_FABRIC_HOST", host.c_str(), 1);
