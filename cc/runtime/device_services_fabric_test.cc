@@ -17,6 +17,7 @@
 #include "cc/runtime/lane_maker.h"
 #include "cc/runtime/port_monitor.h"
 #include "cc/runtime/prober.h"
+#include "cc/runtime/testing/manual_executor.h"
 #include "cc/runtime/testing/pair.h"
 #include "cc/runtime/thread_executor.h"
 #include "cc/verbs/table.h"
@@ -402,6 +403,29 @@ TEST_F(Probers, VerbsHang_UnansweredAtTheDeadline) {
   const int64_t before = clock_.NowNs();
   EXPECT_FALSE(Probe({3, 1}, false, 50 * kMs).answered);
   EXPECT_LT(clock_.NowNs() - before, 1'500 * kMs);
+  Fabric("soft3 clear");
+}
+
+// As when the kernel resolves an address that nobody has: a second for each queue pair.
+TEST_F(Probers, QueuePairTakesLong_FencesDoNotWait) {
+  Fabric("soft3 hang create_qp 3s count 1");
+  const int64_t now = clock_.NowNs();
+  probers_[kOne]->Send(kTwo, {3, 1}, false, now, now + 50 * kMs);
+  Step();
+  EXPECT_TRUE(executor_.RunAndWait({{3, [] {}}}, 2'000 * kMs));
+  Fabric("soft3 clear");
+}
+
+TEST_F(Probers, ForgottenBeforeTheirTurn_NothingIsMade) {
+  ManualExecutor executor;
+  Prober prober(devices_.table(), devices_.maker(), &executor, {.self = kOne});
+  const int64_t now = clock_.NowNs();
+  prober.Send(kTwo, {3, 1}, false, now, now + 50 * kMs);
+  EXPECT_EQ(executor.queued(), 1u);
+  prober.Forget(kTwo);
+  Fabric("soft3 hang create_qp 5s count 1");
+  executor.RunAll();
+  EXPECT_LT(clock_.NowNs() - now, 4'000 * kMs);
   Fabric("soft3 clear");
 }
 

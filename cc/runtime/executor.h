@@ -27,6 +27,7 @@ class Executor {
     kBackground,  // registrations ahead of need
     kReading,     // reading a port
     kEnding,      // of what nobody waits for
+    kProbing,     // queue pairs of probes: to ports that may be out of reach, a second for each
   };
 
   virtual ~Executor() = default;

@@ -1,6 +1,7 @@
 #include "cc/runtime/prober.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -105,6 +106,9 @@ struct Link {
   } state = State::kMaking;
   bool job_ended = false;
   bool in_job = true;  // from the first on, until its end is known here
+  // Set on the driver's thread, read by jobs that have not begun: they do nothing then, so that
+  // closing does not wait for one address after the other that cannot be resolved.
+  std::atomic<bool> unwanted = false;
   void EndJob() {
     job_ended = true;
     in_job = false;
@@ -290,10 +294,11 @@ void Prober::Impl::Discard(LinkPtr link, bool tell, bool by_opener) {
         {link->key.peer, engine::ProbeClose{.probe = link->number, .by_opener = by_opener}});
   }
   link->state = Link::State::kOver;
+  link->unwanted.store(true, std::memory_order_relaxed);
   const int physical = link->device->id;
   // Behind the job that has it, else where it holds up nothing that is urgent. The last one who has
   // it ends it, and that is to be the worker.
-  const Executor::Queue queue = link->in_job ? Executor::Queue::kPrompt : Executor::Queue::kEnding;
+  const Executor::Queue queue = link->in_job ? Executor::Queue::kProbing : Executor::Queue::kEnding;
   executor_->Run(
       physical, queue, [link = std::move(link)] { link->made.End(); }, nullptr);
 }
@@ -343,8 +348,9 @@ void Prober::Impl::Send(const PathKey& key, bool fresh, int64_t now_ns, int64_t 
 void Prober::Impl::MakeLink(const LinkPtr& link, uint16_t pkey) {
   link->job_ended = false;
   executor_->Run(
-      link->device->id,
+      link->device->id, Executor::Queue::kProbing,
       [link, pkey, maker = maker_] {
+        if (link->unwanted.load(std::memory_order_relaxed)) return;
         absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, pkey);
         link->status = made.status();
         if (made.ok()) link->made = *std::move(made);
@@ -418,9 +424,10 @@ void Prober::Impl::RaiseLink(const PathKey& key, const Path& path, const LinkPtr
   link->job_ended = false;
   link->in_job = true;
   executor_->Run(
-      link->device->id,
+      link->device->id, Executor::Queue::kProbing,
       [link, remote, maker = maker_, service_level = path.service_level,
        traffic_class = path.traffic_class, timeout = timeout_] {
+        if (link->unwanted.load(std::memory_order_relaxed)) return;
         link->status =
             maker->RaiseProbe(&link->made, *link->device, remote, link->made.port.is_ethernet,
                               service_level, traffic_class, timeout);
@@ -696,8 +703,9 @@ void Prober::Impl::TakeOpen(InstanceId peer, const engine::ProbeOpen& open, int6
   grants_[{peer, open.probe}] = {.link = link, .open = open};
   ++counters_.granted;
   executor_->Run(
-      device->id,
+      device->id, Executor::Queue::kProbing,
       [link, open, maker = maker_, timeout = timeout_] {
+        if (link->unwanted.load(std::memory_order_relaxed)) return;
         absl::StatusOr<LaneMaker::MadeProbe> made = maker->MakeProbe(*link->device, open.pkey);
         link->status = made.status();
         if (!made.ok()) return;

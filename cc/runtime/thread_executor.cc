@@ -123,7 +123,8 @@ void ThreadExecutor::Run(int physical, Queue queue, Job job, Job done) {
   const char* const what = queue == Queue::kPrompt       ? "dev"
                            : queue == Queue::kBackground ? "reg"
                            : queue == Queue::kReading    ? "port"
-                                                         : "end";
+                           : queue == Queue::kEnding     ? "end"
+                                                         : "probe";
   const std::string name = absl::StrCat("railhop-", what, physical);
   pthread_setname_np(worker.thread.native_handle(), name.c_str());
 }
