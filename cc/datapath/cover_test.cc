@@ -1,7 +1,7 @@
 // Keys by device, confirmed receives, flushes: what a lane's device has to do with it.
 #include <vector>
 
-#include "cc/datapath/failover_cases.h"
+#include "cc/datapath/testing/failover_cases.h"
 #include "gtest/gtest.h"
 
 namespace railhop::datapath {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/prng.h"
-#include "cc/datapath/two_ends.h"
+#include "cc/datapath/testing/two_ends.h"
 #include "gtest/gtest.h"
 
 namespace railhop::datapath {

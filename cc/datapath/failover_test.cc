@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "cc/datapath/failover_cases.h"
+#include "cc/datapath/testing/failover_cases.h"
 #include "gtest/gtest.h"
 
 namespace railhop::datapath {

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/datapath/failover_cases.h"
+#include "cc/datapath/testing/failover_cases.h"
 #include "gtest/gtest.h"
 
 namespace railhop::datapath {

@@ -110,12 +110,15 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
     link->repeat_at = 0;
   }
   if (link->hindered_since != 0 && now_ - link->hindered_since >= options_.give_up) {
+    const Peer& peer = peers_[link->info.peer];
+    // On every path and over TCP: more than one port's fault.
+    const bool silent = !peer.up && peer.last_answer < link->hindered_since;
     GiveUp(link.get(),
-           absl::StrCat("no path to ", link->info.peer_host, " has worked for ",
-                        options_.give_up / 1'000'000'000, " s (RAILHOP_GIVE_UP_TIME): tried ",
-                        peers_[link->info.peer].paths.size(), " paths, control channel ",
-                        peers_[link->info.peer].up ? "up" : "down", ", phase ",
-                        static_cast<int>(link->machine.phase())),
+           absl::StrCat(
+               silent ? "the peer's host is silent on every path and on the control channel; " : "",
+               "no path to ", link->info.peer_host, " has worked for ",
+               options_.give_up / 1'000'000'000, " s (RAILHOP_GIVE_UP_TIME): tried ",
+               peer.paths.size(), " paths, control channel ", peer.up ? "up" : "down"),
            true);
   }
 }

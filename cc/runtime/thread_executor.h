@@ -22,8 +22,9 @@ class ThreadExecutor final : public Executor {
   ThreadExecutor(const ThreadExecutor&) = delete;
   ThreadExecutor& operator=(const ThreadExecutor&) = delete;
 
-  // A fence or a deregistration on a healthy device is over long before.
-  static constexpr int64_t kStopNs = 2'000'000'000;
+  // A fence or a deregistration on a healthy device is over long before; rxe takes 2.5 s to destroy
+  // a queue pair whose peer's link is gone.
+  static constexpr int64_t kStopNs = 5'000'000'000;
 
   using Executor::Run;
   // After Stop: dropped.

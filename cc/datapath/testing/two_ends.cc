@@ -1,4 +1,4 @@
-#include "cc/datapath/two_ends.h"
+#include "cc/datapath/testing/two_ends.h"
 
 #include <algorithm>
 #include <cstring>

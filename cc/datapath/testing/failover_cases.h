@@ -1,11 +1,11 @@
 // What the tests of lanes that fail have in common.
-#ifndef RAILHOP_CC_DATAPATH_FAILOVER_CASES_H_
-#define RAILHOP_CC_DATAPATH_FAILOVER_CASES_H_
+#ifndef RAILHOP_CC_DATAPATH_TESTING_FAILOVER_CASES_H_
+#define RAILHOP_CC_DATAPATH_TESTING_FAILOVER_CASES_H_
 
 #include <initializer_list>
 #include <vector>
 
-#include "cc/datapath/two_ends.h"
+#include "cc/datapath/testing/two_ends.h"
 #include "gtest/gtest.h"
 
 namespace railhop::datapath {
@@ -47,4 +47,4 @@ inline void ExpectDone(TwoEnds* t, Transfer* receive, SendRequest* sent, int siz
 
 }  // namespace railhop::datapath
 
-#endif  // RAILHOP_CC_DATAPATH_FAILOVER_CASES_H_
+#endif  // RAILHOP_CC_DATAPATH_TESTING_FAILOVER_CASES_H_

@@ -3,8 +3,8 @@
 // checked when it lands.
 //
 // The test plays the driver: it fences, carries records over, and makes lanes.
-#ifndef RAILHOP_CC_DATAPATH_TWO_ENDS_H_
-#define RAILHOP_CC_DATAPATH_TWO_ENDS_H_
+#ifndef RAILHOP_CC_DATAPATH_TESTING_TWO_ENDS_H_
+#define RAILHOP_CC_DATAPATH_TESTING_TWO_ENDS_H_
 
 #include <cstdint>
 #include <map>
@@ -135,4 +135,4 @@ class TwoEnds {
 
 }  // namespace railhop::datapath
 
-#endif  // RAILHOP_CC_DATAPATH_TWO_ENDS_H_
+#endif  // RAILHOP_CC_DATAPATH_TESTING_TWO_ENDS_H_
