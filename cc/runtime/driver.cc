@@ -408,6 +408,7 @@ void Driver::TakePortNews() {
         }
         break;
       case PortNews::Kind::kDoubt:
+        if (news.was_down) port->down_at = now_;
         for (auto& [peer_id, peer] : peers_) {
           for (auto& [path, health] : peer.paths) {
             if (path.local != news.physical) continue;
@@ -431,6 +432,13 @@ void Driver::ApplyPort(LocalPort* port, const engine::PortStep& step, Cause caus
     }
   }
   parts_.cover->SetInService(in_service);
+  if (step.leave && cause == Cause::kPortDown) port->down_at = now_;
+  if (step.leave && (cause == Cause::kPortDown || cause == Cause::kDeviceFatal)) {
+    // A better reason than the first sign.
+    for (auto& [id, episode] : episodes_) {
+      if (!episode.told && episode.local == physical) episode.cause = cause;
+    }
+  }
   if (step.leave) {
     for (auto& [peer_id, peer] : peers_) {
       for (auto& [path, health] : peer.paths) {

@@ -133,6 +133,7 @@ class Driver {
   struct LocalPort {
     const PhysicalDevice* device = nullptr;
     engine::PortHealth health;
+    int64_t down_at = 0;        // when it was last known to be, if only by an event
     engine::PortReport report;  // as peers were told last
     bool reported = false;
   };

@@ -333,9 +333,9 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
   if (!link->is_sender()) {
     // The sender names a newer lane of a place only once it is through with the older ones.
     for (const auto& [id, lane] : link->lanes) {
-      const bool older = std::any_of(
-          action.lanes.begin(), action.lanes.end(),
-          [&id](LaneId named) { return named.index == id.index && named.epoch > id.epoch; });
+      const bool older = std::any_of(action.lanes.begin(), action.lanes.end(), [&id](LaneId named) {
+        return named.index == id.index && named.epoch > id.epoch;
+      });
       if (older && lane.state == LinkLane::State::kFenced) engine::AddLane(&over, id);
     }
   }
@@ -567,8 +567,14 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
   evidence.peer = episode.peer;
   evidence.path = {.local = episode.local, .remote = episode.remote};
   evidence.cause = episode.cause;
-  evidence.local_port_active = parts_.ports->active(episode.local);
-  evidence.local_device_failed = parts_.ports->failed(episode.local);
+  // As it was when the episode began: it may be back by the time that it is judged.
+  const auto port = ports_.find(episode.local);
+  const bool was_down = port != ports_.end() && port->second.down_at != 0 &&
+                        port->second.down_at >= episode.since - options_.judge_after;
+  evidence.local_port_active =
+      episode.cause != Cause::kPortDown && !was_down && parts_.ports->active(episode.local);
+  evidence.local_device_failed =
+      episode.cause == Cause::kDeviceFatal || parts_.ports->failed(episode.local);
   for (const auto& [id, peer] : peers_) {
     if (id == episode.peer) {
       const auto remote = peer.ports.find(episode.remote);

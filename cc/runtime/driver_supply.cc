@@ -170,7 +170,7 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
     for (const PhysicalDevice* part : link.info.parts) {
       distance = std::min(distance, DistanceBetween(*part, *port.device));
     }
-    const bool local_ok = port.health.MayEnter() && parts_.cover->Covers(link.info.comm, physical);
+    const bool covers = parts_.cover->Covers(link.info.comm, physical);
     for (const auto& [remote_id, remote] : peer.ports) {
       if (remote.is_ethernet != port.device->is_ethernet) continue;
       engine::PathFacts facts;
@@ -205,7 +205,9 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
           parts_.ports->active(physical) || (carries && !parts_.ports->known(physical));
       const auto breaker = peer.breakers.find(facts.path);
       const bool open = !carries && breaker != peer.breakers.end() && now_ < breaker->second.until;
-      facts.good = local_ok && active && proved && !open && remote.state == PortState::kActive;
+      // Cover is for entering: memory that is being registered is no reason to leave.
+      facts.good = port.health.MayEnter() && (covers || carries) && active && proved && !open &&
+                   remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
   }

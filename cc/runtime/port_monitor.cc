@@ -182,7 +182,8 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
                       facts.lid, ", MTU code ", facts.mtu, " now"))
         .moved = moved;
   } else if (was_active && (went_down || !event.empty())) {
-    Tell(*port, PortNews::Kind::kDoubt, absl::StrCat(event, ", and it reads as active"));
+    Tell(*port, PortNews::Kind::kDoubt, absl::StrCat(event, ", and it reads as active")).was_down =
+        went_down;
   }
 }
 

@@ -50,7 +50,8 @@ struct PortNews {
   int replaces = -1;
   // kAddress: another GID, index or LID, or a smaller MTU: the queue pairs of before are of no use.
   bool moved = false;
-  std::string text;  // for a person
+  bool was_down = false;  // kDoubt: an event has said that the port was down
+  std::string text;       // for a person
 };
 
 class PortMonitor {

@@ -19,7 +19,9 @@ def test_c05_silent_wedge(fault: str) -> None:
     with Job("--bidirectional", env=_NEVER) as job:
         job.wait_traffic()
         job.fault(f"{_PORT} {fault}")
-        job.wait_elsewhere("beta/mlx5_0")
+        if fault == "blackhole both":
+            job.wait_elsewhere("beta/mlx5_0")
+        # A wedge stops queue pairs one by one: new ones on the same port may do.
         job.wait("recovered", lambda: job.recovered() >= 1)
         ended = job.end()
     assert_right(ended)
