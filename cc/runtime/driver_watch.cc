@@ -208,6 +208,24 @@ void Driver::TakeAccount(Link* link, const engine::Account& account) {
 
 void Driver::WatchPeers() {
   for (auto& [peer_id, peer] : peers_) {
+    // A host that died before any of its paths was proved leaves nothing that could be seen to
+    // fail: an end that only waits would wait for ever.
+    if (peer.up || peer.silent_since == 0 || peer.last_answer >= peer.silent_since ||
+        now_ - peer.silent_since < options_.give_up) {
+      continue;
+    }
+    const std::set<EndId> silent = peer.links;
+    for (const EndId& end : silent) {
+      Link* const link = FindLink(end);
+      if (link == nullptr || link->over) continue;
+      GiveUp(link,
+             absl::StrCat("the peer's host, ", peer.host,
+                          ", is silent on every path and on the control channel for ",
+                          options_.give_up / 1'000'000'000, " s (RAILHOP_GIVE_UP_TIME)"),
+             false);
+    }
+  }
+  for (auto& [peer_id, peer] : peers_) {
     if (peer.dead_since == 0 || peer.up) continue;
     if (now_ - peer.dead_since < options_.death_bound) continue;
     // Its process answers nowhere; while a path answers (a NIC may, for a while) it is not given

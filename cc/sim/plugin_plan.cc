@@ -542,7 +542,8 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
     plan.may_fail = !Survives(plan);
     // What is given up is so soon, that it can be waited for.
     const bool dies = std::find(plan.killed.begin(), plan.killed.end(), true) != plan.killed.end();
-    if (plan.may_fail || dies) plan.failover.give_up_ns = static_cast<int64_t>(60 * kSecond);
+    // Longer than a call that hangs: what a dying NIC holds is not given up before it lets go.
+    if (plan.may_fail || dies) plan.failover.give_up_ns = static_cast<int64_t>(100 * kSecond);
   }
   return plan;
 }
