@@ -542,7 +542,8 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
     episode.open.insert(end);
     ++episode.touched;
     // A better reason may come after the first sign.
-    if (cause == Cause::kPortDown || cause == Cause::kDeviceFatal) episode.cause = cause;
+    const bool of_port = cause == Cause::kPortDown || cause == Cause::kDeviceFatal;
+    if (same_local && of_port) episode.cause = cause;
     link->episode = id;
     return;
   }
