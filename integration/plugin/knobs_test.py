@@ -72,7 +72,9 @@ def run(tmp_path: pathlib.Path) -> Run:
         record = tmp_path / "record"
         record.write_text("")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RAILHOP_"))}
+        # Probes have queue pairs of their own; what is read here is the connections'.
         environment = {
+            "RAILHOP_FAILOVER": "0",
             **kept,
             "HOME": "/nonexistent",
             "NCCL_SOCKET_IFNAME": "lo",
