@@ -53,9 +53,8 @@ class Cover {
     uint64_t offset = 0;
   };
   // Fills *memory (keys, parts) and marks it live. Registered at return: the connection's own
-  // devices and those it uses at present, but for such as are out of service or gone; if that leaves
-  // none, it is covered later.
-  // Errors: Internal, Unimplemented: the first of them.
+  // devices and those it uses at present, but for such as are out of service or gone; if that
+  // leaves none, it is covered later. Errors: Internal, Unimplemented: the first of them.
   absl::Status Register(ConnectionComm* comm, Memory* memory, const Range& range);
   // After it no device reaches the memory any more, or is gone. Errors: Internal (a device still
   // may: it stays pinned, and this may be tried again).

@@ -22,20 +22,20 @@ namespace railhop::runtime {
 
 struct JournalEntry {
   enum class Kind : uint8_t {
-    kPortState,     // local: `text` names the state
-    kPathState,     // local, peer, remote
-    kEpisode,       // an episode began: cause, blame
-    kSuspect,       // end, epoch, cause: lanes are left; value = how many
-    kResumed,       // end, epoch: both records compared; value = bytes to be sent again
-    kMoved,         // end, epoch: lanes were added; local, remote of the first; value = how many
-    kRetired,       // end, epoch: surplus lanes are left in order; value = how many
-    kRecovered,     // the episode is over: value = ns it took, bytes = resent
-    kNoPath,        // end: nothing can carry it at present
-    kGaveUp,        // end
-    kPeerLost,      // peer: cause in `text`
-    kSession,       // peer: the control channel came up or was lost
-    kNoCover,       // local: memory cannot be registered there
-    kCommand,       // local: drain, hold, force, release
+    kPortState,  // local: `text` names the state
+    kPathState,  // local, peer, remote
+    kEpisode,    // an episode began: cause, blame
+    kSuspect,    // end, epoch, cause: lanes are left; value = how many
+    kResumed,    // end, epoch: both records compared; value = bytes to be sent again
+    kMoved,      // end, epoch: lanes were added; local, remote of the first; value = how many
+    kRetired,    // end, epoch: surplus lanes are left in order; value = how many
+    kRecovered,  // the episode is over: value = ns it took, bytes = resent
+    kNoPath,     // end: nothing can carry it at present
+    kGaveUp,     // end
+    kPeerLost,   // peer: cause in `text`
+    kSession,    // peer: the control channel came up or was lost
+    kNoCover,    // local: memory cannot be registered there
+    kCommand,    // local: drain, hold, force, release
     kCount_,
   };
 
@@ -64,7 +64,7 @@ struct JournalCounters {
   uint64_t probes_sent = 0;
   uint64_t probes_answered = 0;
   uint64_t probes_unanswered = 0;
-  uint64_t stale_messages = 0;   // of an old epoch, or of nothing we know
+  uint64_t stale_messages = 0;    // of an old epoch, or of nothing we know
   uint64_t refused_messages = 0;  // that no honest peer sends
 
   uint64_t Count(JournalEntry::Kind kind) const { return entries[static_cast<size_t>(kind)]; }
@@ -78,8 +78,8 @@ class Journal {
   // Numbers the entry and keeps it. Also a line for the log, at trace.
   void Append(JournalEntry entry);
 
-  // Entries with serial > after, oldest first, at most `limit`. *gone: how many of them the ring has
-  // dropped.
+  // Entries with serial > after, oldest first, at most `limit`. *gone: how many of them the ring
+  // has dropped.
   std::vector<JournalEntry> Since(uint64_t after, size_t limit, uint64_t* gone) const;
   uint64_t last_serial() const;
 

@@ -49,7 +49,7 @@ struct LinkInfo {
   // Exactly one of them, by id.end.
   datapath::SendConnection* send = nullptr;
   datapath::RecvConnection* recv = nullptr;
-  void* memory = nullptr;  // SenderMemory or ReceiverMemory
+  void* memory = nullptr;                    // SenderMemory or ReceiverMemory
   std::vector<const PhysicalDevice*> parts;  // slots 0..n-1 of this end
   std::vector<PeerDevice> peer_parts;        // slots 0..n-1 of the peer
   std::vector<BaseLane> base;
@@ -87,10 +87,10 @@ struct LinkLane {
   // Progress.
   uint64_t progressed = 0;
   int64_t progress_at = 0;
-  bool doubted = false;            // the path was told of this stall
-  uint32_t inquiry = 0;            // serial; 0 = none
+  bool doubted = false;  // the path was told of this stall
+  uint32_t inquiry = 0;  // serial; 0 = none
   int64_t inquired_at = 0;
-  std::optional<uint64_t> heard;   // what the peer had of it
+  std::optional<uint64_t> heard;  // what the peer had of it
   int64_t heard_at = 0;
 };
 
@@ -124,26 +124,26 @@ struct Link {
   LinkInfo info;
   engine::Failover machine;
   std::map<engine::LaneId, LinkLane> lanes;
-  std::map<int, uint8_t> slots;               // physical device to slot, of this end
-  std::map<uint8_t, uint32_t> slot_lanes;     // lanes that live on it at once, at most
-  std::map<uint8_t, uint32_t> control_keys;   // of this end's memory, by slot
-  std::map<uint8_t, int> peer_slots;          // of the peer, to its physical device
-  std::vector<uint8_t> route;                 // as the data path has it
-  bool over = false;       // given up or closed
-  bool failed = false;     // the data path has been told
+  std::map<int, uint8_t> slots;              // physical device to slot, of this end
+  std::map<uint8_t, uint32_t> slot_lanes;    // lanes that live on it at once, at most
+  std::map<uint8_t, uint32_t> control_keys;  // of this end's memory, by slot
+  std::map<uint8_t, int> peer_slots;         // of the peer, to its physical device
+  std::vector<uint8_t> route;                // as the data path has it
+  bool over = false;                         // given up or closed
+  bool failed = false;                       // the data path has been told
   bool closing = false;
-  std::string reason;      // of the end
-  int64_t fail_by = 0;     // the data path is told by then
+  std::string reason;   // of the end
+  int64_t fail_by = 0;  // the data path is told by then
   bool peer_over = false;
   std::string peer_reason;
   int jobs = 0;  // of the executor that use the connection
 
-  std::shared_ptr<PendingOffer> offer;               // sender
-  std::map<uint32_t, engine::Up> ups;                // sender: of live lanes, by epoch
-  std::map<uint32_t, engine::Answer> answers;        // receiver: of live lanes, by epoch
-  std::map<uint32_t, bool> answering;                // receiver: jobs under way
-  uint32_t made_epoch = 1;  // receiver: the highest of lanes that it has made
-  int64_t offer_at = 0;   // not before: back-off
+  std::shared_ptr<PendingOffer> offer;         // sender
+  std::map<uint32_t, engine::Up> ups;          // sender: of live lanes, by epoch
+  std::map<uint32_t, engine::Answer> answers;  // receiver: of live lanes, by epoch
+  std::map<uint32_t, bool> answering;          // receiver: jobs under way
+  uint32_t made_epoch = 1;                     // receiver: the highest of lanes that it has made
+  int64_t offer_at = 0;                        // not before: back-off
   int offer_failures = 0;
   uint8_t next_place = 0;
 

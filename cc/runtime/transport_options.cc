@@ -87,13 +87,13 @@ FailoverConfig MakeFailoverConfig(const config::Options& o, std::vector<std::str
   config.health.hold_down = o.hold_down_ns;
   config.health.hold_down_max = std::max(o.hold_down_ns, o.hold_down_max_ns);
   if (o.hold_down_max_ns < o.hold_down_ns) {
-    notes->push_back("RAILHOP_HOLD_DOWN_MAX is less than RAILHOP_HOLD_DOWN, which is used for both");
+    notes->push_back(
+        "RAILHOP_HOLD_DOWN_MAX is less than RAILHOP_HOLD_DOWN, which is used for both");
   }
   config.give_up_ns = o.give_up_time_ns;
   config.port_poll_interval_ns = o.port_poll_interval_ns;
   // The option table lets only these through.
-  if (o.cover.empty() || o.cover == "all" ||
-      !absl::SimpleAtoi(o.cover, &config.cover_backups)) {
+  if (o.cover.empty() || o.cover == "all" || !absl::SimpleAtoi(o.cover, &config.cover_backups)) {
     config.cover_backups = -1;
   }
   return config;

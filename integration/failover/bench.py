@@ -1,4 +1,4 @@
-"""Failover's budgets, measured over the software fabric: one JSON object for each (tools/bench failover).
+"""Failover's budgets, measured over the software fabric (tools/bench failover): a JSON line each.
 
 A figure is about what NCCL would see: the time from a fault until the last connection has received
 a whole message again. Times of faults come from the fabric's event log, times of messages from the
@@ -90,14 +90,14 @@ class Clock:
         """When a port last became so, in ns."""
         for entry in reversed(self._job.fabric.log()):
             if entry["port"] == f"{port}:1" and entry.get("state") == state:
-                return int(entry["time_ns"]) + self._start
+                return int(entry["time_ns"]) + int(self._start)
         raise ValueError(f"{port} never was {state}")
 
     def last_fault(self, port: str) -> int:
         """When the last fault was put in there."""
         for entry in reversed(self._job.fabric.log()):
             if entry["port"] == f"{port}:1" and entry["kind"] == "fault_set":
-                return int(entry["time_ns"]) + self._start
+                return int(entry["time_ns"]) + int(self._start)
         raise ValueError(f"no fault of {port}")
 
 
@@ -121,7 +121,11 @@ def _wait_back(job: Job, port: str, since_bytes: int) -> int:
 
 def port_events(cycles: int) -> None:
     """Port down, moved, port up, back again, and so on."""
-    env = {**_QUIET, "RAILHOP_HOLD_DOWN": f"{_HOLD_DOWN_MS:.0f}ms", "RAILHOP_HOLD_DOWN_MAX": "200ms"}
+    env = {
+        **_QUIET,
+        "RAILHOP_HOLD_DOWN": f"{_HOLD_DOWN_MS:.0f}ms",
+        "RAILHOP_HOLD_DOWN_MAX": "200ms",
+    }
     options = ("--gap-min", "0.3", "--in-flight", "4")
     with Job(*options, connections=8, size=16384, env=env) as job:
         job.wait_traffic()
@@ -149,7 +153,9 @@ def port_events(cycles: int) -> None:
     first, last = statistics.median(backs[:share]), statistics.median(backs[-share:])
     figure("failback_drift", last - first, "ms", 50, runs=cycles, first=first, last=last)
     figure("flap_cycles_survived", float(cycles - len(backs)), "cycles lost", 0, runs=cycles,
-           wrong_bytes=ended.last["wrong_bytes"], longest_gap_ms=ended.last["longest_gap_ms"])  # fmt: skip
+           wrong_bytes=ended.last["wrong_bytes"],
+            longest_gap_ms=ended.last["longest_gap_ms"],
+        )  # fmt: skip
 
 
 def black_hole(cycles: int, threshold_ms: int) -> None:
@@ -228,6 +234,11 @@ def bandwidth() -> None:
     figure("bandwidth_regained", times[4] / times[0], "times the healthy time", 1.05, runs=1)
 
 
+def black_holes() -> None:
+    black_hole(10, 1000)
+    black_hole(10, 80)
+
+
 def instructions() -> None:
     """Cost of a message while healthy, inside the plugin."""
     sums: dict[str, dict[tuple[int, int], tuple[float, float]]] = {}
@@ -252,9 +263,9 @@ def instructions() -> None:
         }
         if not sums[name]:
             say(done.stdout + done.stderr)
-    for (devices, outstanding), (value, nccl) in sums["on"].items():
+    for (devices, outstanding), (count, nccl) in sums["on"].items():
         figure(
-            f"instructions_{devices}_devices_{outstanding}_outstanding", value,
+            f"instructions_{devices}_devices_{outstanding}_outstanding", count,
             "instructions for a message", nccl, baseline=nccl,
             switched_off=sums["off"].get((devices, outstanding), (None,))[0],
         )  # fmt: skip
@@ -270,7 +281,7 @@ def main() -> int:
     args = parser.parse_args()
     rows = {
         "events": lambda: port_events(args.cycles),
-        "blackhole": lambda: (black_hole(10, 1000), black_hole(10, 80)),
+        "blackhole": black_holes,
         "many": lambda: many(args.connections, 3),
         "bandwidth": bandwidth,
         "instructions": instructions,

@@ -82,7 +82,8 @@ _ISLAND = "".join(
     f"{head}\n"
     + "".join(
         f"  device mlx5_{n} pci 0000:0{n + 1}:00.0\n"
-        f"    port 1 net {'island' if n == 1 and host == 0 else 'lan'} address 10.0.{host}.{n + 1}\n"
+        f"    port 1 net {'island' if n == 1 and host == 0 else 'lan'} "
+        f"address 10.0.{host}.{n + 1}\n"
         for n in range(3)
     )
     for host, head in enumerate(("nets lan island\nhost alpha", "host beta"))
@@ -209,9 +210,7 @@ def test_c37_excluded_nic_is_never_a_backup(hca: str, excluded: list[int]) -> No
 
 
 def test_c38_container_with_one_nic_and_a_peer_with_eight() -> None:
-    with Job(
-        "--bidirectional", topology="container-lopsided", hosts="container,peer"
-    ) as job:
+    with Job("--bidirectional", topology="container-lopsided", hosts="container,peer") as job:
         job.wait_traffic("peer/mlx5_0")
         job.fault("peer/mlx5_0 down")
         job.wait_elsewhere("peer/mlx5_0")

@@ -1,4 +1,4 @@
-"""A job of two processes over a fabric of its own, faults put in while it runs, and what came of it.
+"""A job of two processes over a fabric of its own, faults while it runs, and what came of it.
 
 The job is railhop-netperf with the built plugin: sender on host alpha, receiver on host beta (or as
 the topology says), messages of all sizes, every byte and guard zone compared. It runs until `end`,
@@ -48,7 +48,7 @@ OPTIONS = {
     "HOME": "/nonexistent",
 }
 
-# What a process keeps when all is closed, of the software fabric: its NIC's thread, its shared memory.
+# What a process keeps of the software fabric when all is closed: its NIC's thread, its memory.
 _OF_THE_FABRIC = 1
 
 _JOURNAL = re.compile(
@@ -146,7 +146,8 @@ class Job:
           options: further ones of railhop-netperf.
           topology: a name of testdata/topologies, or a text.
           size: bytes of the largest messages.
-          connections, devices: as netperf has them.
+          connections: as netperf has them.
+          devices: as netperf has them.
           env: variables beside OPTIONS.
           before: faults that are in force when the processes start.
           endless: runs until `end`; else as `options` say.
@@ -168,8 +169,11 @@ class Job:
         self._gaps = self.folder / "gaps"
         command = [
             _PROGRAM, "--plugin", _PLUGIN, "--json", "--metric", "bandwidth", "--hosts", hosts,
-            *(["--size", str(size)] if "--size" not in options else []), "--connections", str(connections), "--devices", devices,
-            *(["--check", "all"] if "--check" not in options else []), "--gaps", str(self._gaps), *(["--gap-min", "50"] if "--gap-min" not in options else []),
+            *(["--size", str(size)] if "--size" not in options else []),
+            "--connections", str(connections), "--devices", devices,
+            *(["--check", "all"] if "--check" not in options else []),
+            "--gaps", str(self._gaps),
+            *(["--gap-min", "50"] if "--gap-min" not in options else []),
             "--after-close", f"{_LAUNCHER} show --json > {self._show}",
             *(["--mixed"] if mixed else []),
             *(["--seconds", "600"] if endless else []),
@@ -241,9 +245,7 @@ class Job:
         tail = _tail(self.log_text().splitlines())
         return AssertionError(f"{what}\n{''.join(self._out)}\n{tail}")
 
-    def wait(
-        self, what: str, true: Callable[[], bool], *, timeout_s: float = PATIENCE_S
-    ) -> None:
+    def wait(self, what: str, true: Callable[[], bool], *, timeout_s: float = PATIENCE_S) -> None:
         """Until `true()` is."""
         deadline = time.monotonic() + timeout_s
         while not true():
@@ -262,9 +264,7 @@ class Job:
         def there() -> bool:
             with self._log_lock:
                 lines = [
-                    one
-                    for one in self._log
-                    if not host or self.processes.get(one.pid) == host
+                    one for one in self._log if not host or self.processes.get(one.pid) == host
                 ]
             return sum(1 for one in lines if compiled.search(one.text)) >= count
 
@@ -407,7 +407,7 @@ def assert_right(ended: Ended, *, processes: int = 2, contexts: int = 0) -> None
         assert last[key] == 0, ended.show()
     assert ended.status == 0, ended.show()
     assert_nothing_left(ended, processes=processes, contexts=contexts)
-    # No call waits for anything. (Seconds: the machine may be busy; what hangs here hangs for 30 s.)
+    # No call waits for anything. (Seconds: the machine may be busy; what hangs does so for 30 s.)
     assert last["longest_turn_ms"] < 10_000, ended.show()
 
 

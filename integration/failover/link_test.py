@@ -1,4 +1,4 @@
-"""Links and NICs that say that they fail, and come back: C01 to C04, C13 to C15, C20 to C22, C40."""
+"""Links and NICs that fail and say so, and come back: C01-C04, C13-C15, C20-C22, C40."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def test_c15_lost_port_err_event_is_found_by_polling() -> None:
 @pytest.mark.parametrize("host", ["alpha", "beta"])
 def test_c20_device_removed_then_back(host: str) -> None:
     port = f"{host}/mlx5_0"
-    # What had arrived and was not polled yet is out of reach with the device: without the receiver's
-    # own confirmation that can be rule 4's error.
+    # What had arrived and was not polled yet is out of reach with the device: without the
+    # receiver's own confirmation that can be rule 4's error.
     env = {"RAILHOP_CONFIRM_RECEIVES": "1"}
     with Job("--bidirectional", env=env, before=[f"{port} quirk eio_after_removal"]) as job:
         job.wait_traffic()

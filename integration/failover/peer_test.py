@@ -163,9 +163,7 @@ def test_c30_junk_at_the_control_port_while_links_fail() -> None:
 def test_c41_switched_off_at_one_end_faults_come_through(side: str) -> None:
     # NETPERF's processes differ by their rank alone: a script in front of neither is needed, since
     # the fabric's host picks the option.
-    with Job(
-        "--timeout", "40", env={"RAILHOP_FAILOVER": "0", "NCCL_IB_TIMEOUT": "10"}
-    ) as job:
+    with Job("--timeout", "40", env={"RAILHOP_FAILOVER": "0", "NCCL_IB_TIMEOUT": "10"}) as job:
         job.wait_traffic()
         host = job.hosts[int(side)]
         job.fault(f"{host}/mlx5_0 down")

@@ -22,7 +22,7 @@ gone;
 """
 
 
-def test_parse_good_has_all():
+def test_parse_good_has_all() -> None:
     mutant = mutants.parse("05-x", GOOD)
     assert (mutant.rule, mutant.tests, mutant.runs) == (5, ("//a:b", "//c:d"), ("//e:f --seeds 7",))
     assert mutant.edits == (
@@ -40,13 +40,13 @@ def test_parse_good_has_all():
         ("  two();\n  three();", "  one();", "x/y.cc: changes nothing"),
     ],
 )
-def test_parse_bad_says_why(old, new, said):
+def test_parse_bad_says_why(old: str, new: str, said: str) -> None:
     with pytest.raises(mutants.MutantError) as caught:
         mutants.parse("m", GOOD.replace(old, new))
     assert said in str(caught.value)
 
 
-def test_apply_replaces_and_wants_each_text_once(tmp_path: pathlib.Path):
+def test_apply_replaces_and_wants_each_text_once(tmp_path: pathlib.Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/y.cc").write_text("a\n  one();\nb\n")
     (tmp_path / "x/z.cc").write_text("gone;\nkept;\n")
@@ -58,13 +58,13 @@ def test_apply_replaces_and_wants_each_text_once(tmp_path: pathlib.Path):
         mutants.apply(mutant, tmp_path)
 
 
-def test_check_tree_names_rules_without_a_mutant(tmp_path: pathlib.Path):
+def test_check_tree_names_rules_without_a_mutant(tmp_path: pathlib.Path) -> None:
     complaints = mutants.check_tree(tmp_path)
     assert len(complaints) == mutants.RULES
     assert "no mutant for rule 1" in complaints[0]
 
 
-def test_markdown_says_what_survives():
+def test_markdown_says_what_survives() -> None:
     mutant = mutants.parse("05-x", GOOD)
     rows = [mutants.Row(mutant, "//a:b T.A", 3), mutants.Row(mutant, "", 4)]
     page = mutants.markdown(rows, "abc")
