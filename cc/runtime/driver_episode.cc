@@ -333,9 +333,10 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
   if (!link->is_sender()) {
     // The sender names a newer lane of a place only once it is through with the older ones.
     for (const auto& [id, lane] : link->lanes) {
-      const bool older = std::any_of(action.lanes.begin(), action.lanes.end(), [&id](LaneId named) {
-        return named.index == id.index && named.epoch > id.epoch;
-      });
+      const bool older =
+          std::any_of(action.lanes.begin(), action.lanes.end(), [here = id](LaneId named) {
+            return named.index == here.index && named.epoch > here.epoch;
+          });
       if (older && lane.state == LinkLane::State::kFenced) engine::AddLane(&over, id);
     }
   }

@@ -181,7 +181,7 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
       facts.distance = static_cast<uint8_t>(distance);
       facts.remote_distance =
           std::any_of(wish.base.begin(), wish.base.end(),
-                      [remote_id](const PathId& base) { return base.remote == remote_id; })
+                      [wanted = remote_id](const PathId& base) { return base.remote == wanted; })
               ? 0
               : 2;
       facts.speed_mbps = std::min(port.device->speed_mbps, remote.speed_mbps);

@@ -55,7 +55,8 @@ uint8_t TimeoutFor(int64_t ns) {
 struct PathKey {
   InstanceId peer = 0;
   PathId path;
-  friend auto operator<=>(const PathKey&, const PathKey&) = default;
+  friend auto operator<=>(const PathKey&,
+                          const PathKey&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Work request ids: receives have the index of their buffer.
