@@ -589,7 +589,7 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
     parts_.journal->Count([](JournalCounters* counters) { ++counters->refused_messages; });
   };
   std::visit(
-      [&](const auto& m) {
+      [&](const auto& m) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         using T = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<T, engine::Ports>) {
           TakePorts(from, m);
