@@ -1,6 +1,7 @@
 """All external repositories: used by WORKSPACE (Bazel 4) and by extensions.bzl (bzlmod)."""
 
 load("//third_party:deb.bzl", "deb_installed_repository", "deb_source_repository")
+load("//third_party:interpreters.bzl", "interpreters_repository")
 load("//third_party:venv.bzl", "venv_package_repository", "venv_python_repository")
 
 def railhop_repositories():
@@ -13,7 +14,10 @@ def railhop_repositories():
         name = "com_google_protobuf",
         package = "protobuf",
         build_file = "//third_party/protobuf:protobuf.BUILD",
-        entries = ["src"],
+        entries = [
+            "LICENSE",
+            "src",
+        ],
     )
     deb_source_repository(
         name = "com_google_googletest",
@@ -54,6 +58,13 @@ def railhop_repositories():
     venv_package_repository(
         name = "pybind11",
         build_file = "//third_party/pybind11:pybind11.BUILD",
-        links = {"include/pybind11": "pybind11/include/pybind11"},
+        links = {
+            "LICENSE": "pybind11-3.1.0.dist-info/licenses/LICENSE",
+            "include/pybind11": "pybind11/include/pybind11",
+        },
     )
     venv_python_repository(name = "railhop_venv")
+    interpreters_repository(
+        name = "interpreters",
+        find = "//third_party/python:find_interpreters.py",
+    )

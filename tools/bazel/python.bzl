@@ -1,36 +1,56 @@
 """Python macros: pybind11 extension modules and pytest tests."""
 
+load("@interpreters//:interpreters.bzl", "INTERPRETERS")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("@rules_python//python:defs.bzl", "py_library", "py_test")
 
-def pybind_extension(name, srcs, deps = [], visibility = None, **kwargs):
-    """NAME.so, importable as a module of this package, and py_library NAME around it.
+# The version that .venv has: what is built for it serves its wheel too.
+_OWN_TAG = "cp311"
 
-    The version script hides all but the module's entry: else symbols of a library linked in would
-    meet those of another copy in the same process.
-
-    Args:
-      name: of the module.
-      srcs: sources; PYBIND11_MODULE's first argument is `name`.
-      deps: cc_library targets.
-      visibility: of both.
-      **kwargs: passed to cc_binary.
-    """
+def _extension(name, headers, deps, **kwargs):
     cc_binary(
-        name = name + ".so",
-        srcs = srcs,
+        name = name,
         additional_linker_inputs = ["//tools/bazel:pyext.lds"],
         copts = ["-fexceptions"],
         linkopts = [
             "-fuse-ld=lld",
             "-Wl,--version-script=$(location //tools/bazel:pyext.lds)",
             "-Wl,--as-needed",
+            "-Wl,--gc-sections",
             "-l:libstdc++.a",
         ],
         linkshared = True,
         linkstatic = True,
+        deps = deps + [
+            "@pybind11//:headers",
+            headers,
+        ],
+        **kwargs
+    )
+
+def pybind_extension(name, srcs, deps = [], visibility = None, tags = [], **kwargs):
+    """NAME.so, importable as a module of this package, and py_library NAME around it.
+
+    The version script hides all but the module's entry: else symbols of a library linked in would
+    meet those of another copy in the same process. For wheels there is NAME.TAG.so for each Python
+    found (NAME.cp39.so); extension_file names them.
+
+    Args:
+      name: of the module.
+      srcs: sources, all that include Python.h: they are compiled for each Python. One of them has
+        PYBIND11_MODULE, whose first argument is `name`.
+      deps: cc_library targets, without Python.h.
+      visibility: of all.
+      tags: of all.
+      **kwargs: passed to cc_binary.
+    """
+    _extension(
+        name = name + ".so",
+        srcs = srcs,
+        deps = deps,
+        headers = "@local_python//:headers",
         visibility = visibility,
-        deps = deps + ["@pybind11//:pybind11"],
+        tags = tags,
         **kwargs
     )
     py_library(
@@ -38,6 +58,30 @@ def pybind_extension(name, srcs, deps = [], visibility = None, **kwargs):
         data = [name + ".so"],
         visibility = visibility,
     )
+    for one in INTERPRETERS:
+        if one["tag"] != _OWN_TAG:
+            _extension(
+                name = "%s.%s.so" % (name, one["tag"]),
+                srcs = srcs,
+                deps = deps,
+                headers = "@interpreters//:%s_headers" % one["tag"],
+                visibility = visibility,
+                # Only when a wheel asks for it.
+                tags = tags + ["manual"],
+                **kwargs
+            )
+
+def extension_file(label, tag):
+    """The file of a pybind_extension for one Python.
+
+    Args:
+      label: of the extension, "//folder:name".
+      tag: such as "cp39".
+
+    Returns:
+      The label of its .so.
+    """
+    return label + (".so" if tag == _OWN_TAG else ".%s.so" % tag)
 
 def pytest_test(name, srcs, deps = [], args = [], native_ext = False, tags = [], **kwargs):
     """py_test that runs pytest on `srcs` and writes its JUnit file for Bazel.

@@ -13,6 +13,8 @@ from tools.lib.products import PRODUCTS, Product
 
 DIST = workspace.ROOT / "dist"
 CONFIG = "--config=opt"
+# Folders with one wheel each: their names are worked out while they are made.
+WHEELS = "//tools/wheel:wheels"
 
 
 def build_targets(targets: list[str]) -> dict[str, pathlib.Path]:
@@ -59,12 +61,30 @@ def build(products: list[Product]) -> dict[str, str]:
     return paths
 
 
+def build_wheels() -> list[str]:
+    """Builds and installs a wheel for each Python found; their paths, oldest Python first."""
+    if workspace.bazel_run("build", CONFIG, "--", WHEELS) != 0:
+        raise RuntimeError("the build of the wheels failed")
+    listed = workspace.bazel_output("query", f"labels(srcs, {WHEELS})").split()
+    bin_dir = pathlib.Path(workspace.bazel_output("info", CONFIG, "bazel-bin").strip())
+    paths = []
+    for label in listed:
+        folder = bin_dir / label.removeprefix("//").replace(":", "/")
+        (made,) = folder.glob("*.whl")
+        _install(made, DIST / made.name)
+        (DIST / made.name).chmod(0o644)
+        paths.append(DIST / made.name)
+    for old in set(DIST.glob("*.whl")) - set(paths):
+        old.unlink()
+    return [str(path) for path in sorted(paths, key=lambda one: (len(one.name), one.name))]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/build", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the paths as one JSON object")
     args = parser.parse_args()
     try:
-        paths = build(list(PRODUCTS))
+        paths: dict[str, object] = {**build(list(PRODUCTS)), "wheels": build_wheels()}
     except RuntimeError as error:
         workspace.say(str(error))
         return 1
@@ -72,7 +92,8 @@ def main() -> int:
         print(json.dumps(paths))
     else:
         for key, path in paths.items():
-            print(f"{key}: {path}")
+            for one in path if isinstance(path, list) else [path]:
+                print(f"{key}: {one}")
     return 0
 
 

@@ -128,9 +128,11 @@ def _problem_of_build(line: str) -> str:
         paths = json.loads(line)
     except json.JSONDecodeError as error:
         return f"no JSON object on one line: {error}"
-    if missing := [product.key for product in PRODUCTS if product.key not in paths]:
+    keys = [*(product.key for product in PRODUCTS), "wheels"]
+    if missing := [key for key in keys if not paths.get(key)]:
         return f"not built: {', '.join(missing)}"
-    if absent := [path for path in paths.values() if not pathlib.Path(path).exists()]:
+    listed = [one for key in keys for one in ([paths[key]] if key != "wheels" else paths[key])]
+    if absent := [path for path in listed if not pathlib.Path(path).exists()]:
         return f"not there: {', '.join(absent)}"
     return ""
 
