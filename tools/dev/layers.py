@@ -40,25 +40,36 @@ LAYERS: dict[str, Layer] = {
     "cc/proto": _layer(["cc/base"], [_ABSL, _PROTOBUF]),
     "cc/datapath": _layer(["cc/verbs", "cc/config", "cc/base"], [_ABSL, _RDMA_CORE]),
     "cc/control": _layer(["cc/engine", "cc/proto", "cc/base"], [_ABSL, _PROTOBUF]),
+    "cc/admin": _layer(["cc/proto", "cc/config", "cc/base"], [_PROTOBUF]),
     "cc/runtime": _layer(
-        ["cc/control", "cc/datapath", "cc/engine", "cc/verbs", "cc/proto", "cc/config", "cc/base"],
+        [
+            "cc/admin",
+            "cc/control",
+            "cc/datapath",
+            "cc/engine",
+            "cc/verbs",
+            "cc/proto",
+            "cc/config",
+            "cc/base",
+        ],
         [_ABSL, _PROTOBUF],
     ),
     # The ABI's layouts; before the folder that it lies in.
     "cc/plugin/nccl": _layer([], []),
     "cc/plugin": _layer(
-        ["cc/plugin/nccl", "cc/runtime", "cc/datapath", "cc/config", "cc/base"], [_ABSL]
+        ["cc/plugin/nccl", "cc/admin", "cc/runtime", "cc/datapath", "cc/config", "cc/base"], [_ABSL]
     ),
     "cc/netperf": _layer(["cc/plugin/nccl", "cc/base"], [_ABSL, _VALGRIND]),
     "cc/rdma_model": _layer(["cc/base"], []),
     "cc/fabric": _layer(["cc/rdma_model", "cc/base"], [_RDMA_CORE]),
     # The properties of all that reads text or a stranger's bytes.
     "cc/fuzz": _layer(
-        ["cc/control", "cc/engine", "cc/rdma_model", "cc/config", "cc/base"], [_ABSL]
+        ["cc/admin", "cc/control", "cc/engine", "cc/rdma_model", "cc/config", "cc/base"], [_ABSL]
     ),
     "cc/sim": _layer(
         [
             "cc/rdma_model",
+            "cc/admin",
             "cc/runtime",
             "cc/control",
             "cc/datapath",
@@ -71,13 +82,23 @@ LAYERS: dict[str, Layer] = {
         [_ABSL, _PROTOBUF, _RDMA_CORE],
     ),
     "python": _layer(
-        ["cc/runtime", "cc/sim", "cc/fabric", "cc/config", "cc/proto", "cc/base"],
+        [
+            "cc/plugin/nccl",
+            "cc/admin",
+            "cc/runtime",
+            "cc/sim",
+            "cc/fabric",
+            "cc/config",
+            "cc/proto",
+            "cc/base",
+        ],
         [_ABSL, _PROTOBUF, _PYBIND11],
     ),
     "integration": _layer(
         [
             "cc/plugin/nccl",
             "cc/plugin",
+            "cc/admin",
             "cc/netperf",
             "cc/verbs",
             "cc/config",
