@@ -140,7 +140,7 @@ void CheckGenuine(std::string_view payload, size_t bit) {
 
 void CheckHandle(std::string_view bytes) {
   control::Handle handle = {};
-  memcpy(&handle, bytes.data(), std::min(bytes.size(), sizeof(handle)));
+  if (!bytes.empty()) memcpy(&handle, bytes.data(), std::min(bytes.size(), sizeof(handle)));
   if (control::ClassifyHandle(handle) != control::HandleKind::kOurs) return;
   Require(handle.devices >= 1 && handle.devices <= 8, "our handles name 1 to 8 devices");
   Require(control::AddressLength(handle.address) != 0, "and an address");
