@@ -169,6 +169,11 @@ PluginWorld::~PluginWorld() {
   control::SetRandomSource(nullptr);
 }
 
+PluginConnection::~PluginConnection() {
+  if (send != nullptr && send->connection != nullptr) send->connection->~SendConnection();
+  if (recv != nullptr && recv->connection != nullptr) recv->connection->~RecvConnection();
+}
+
 PluginHost* PluginWorld::FindHost(const std::string& name) const {
   for (const auto& host : hosts_) {
     if (host->host()->name == name) return host.get();

@@ -107,6 +107,12 @@ class PluginHost {
 
 // A connection, both ends.
 struct PluginConnection {
+  PluginConnection() = default;
+  // Ends both ends, closed or not: the world outlives it.
+  ~PluginConnection();
+  PluginConnection(const PluginConnection&) = delete;
+  PluginConnection& operator=(const PluginConnection&) = delete;
+
   PluginHost* sender = nullptr;
   PluginHost* receiver = nullptr;
   std::unique_ptr<runtime::SendComm> send;

@@ -254,12 +254,12 @@ ibv_context* OpenDevice(ibv_device* device) {
   int error = 0;
   Context* core = VerbsWorld()->Open(Of(device)->nic, &error);
   if (core == nullptr) return Null<ibv_context>(error);
-  auto* object = new SimContext();
+  SimContext* object = VerbsWorld()->kept().Add(std::make_unique<SimContext>());
   object->world = VerbsWorld();
   object->core = core;
   object->async_fd = NewEventFd();
-  object->listener = new AsyncNotifier(&object->verbs.context);
-  core->set_listener(object->listener);
+  object->listener = std::make_unique<AsyncNotifier>(&object->verbs.context);
+  core->set_listener(object->listener.get());
   verbs_context& verbs = object->verbs;
   verbs.sz = sizeof(verbs);
   verbs.query_port = QueryPortEx;
@@ -281,20 +281,16 @@ int CloseDevice(ibv_context* context) {
   SimContext* object = Of(context);
   if (const int error = object->world->Close(object->core)) return Fail(error);
   object->core->set_listener(nullptr);
-  if (object->async_fd >= 0) close(object->async_fd);
-  delete object->listener;
-  delete object;
+  object->world->kept().Delete(object);
   return 0;
 }
 
 // ---- memory
 
 ibv_pd* AllocPd(ibv_context* context) {
-  auto* object = new SimPd();
-  if (const int error = Of(context)->core->AllocPd(&object->number)) {
-    delete object;
-    return Null<ibv_pd>(error);
-  }
+  auto made = std::make_unique<SimPd>();
+  if (const int error = Of(context)->core->AllocPd(&made->number)) return Null<ibv_pd>(error);
+  SimPd* object = Of(context)->world->kept().Add(std::move(made));
   object->pd.context = context;
   object->pd.handle = object->number;
   return &object->pd;
@@ -302,7 +298,7 @@ ibv_pd* AllocPd(ibv_context* context) {
 
 int DeallocPd(ibv_pd* pd) {
   if (const int error = Of(pd->context)->core->DeallocPd(Of(pd)->number)) return error;
-  delete Of(pd);
+  Of(pd->context)->world->kept().Delete(Of(pd));
   return 0;
 }
 
@@ -346,7 +342,7 @@ ibv_mr* RegMrIova(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned
   if (const int error = core->RegMr(Of(pd)->number, addr, length, iova, access & kModel, &key)) {
     return Null<ibv_mr>(error);
   }
-  auto* object = new SimMr();
+  SimMr* object = Of(pd->context)->world->kept().Add(std::make_unique<SimMr>());
   object->mr = {pd->context, pd, addr, length, key, key, key};
   return &object->mr;
 }
@@ -358,7 +354,7 @@ ibv_mr* RegMr(ibv_pd* pd, void* addr, size_t length, int access) {
 
 int DeregMr(ibv_mr* mr) {
   if (const int error = Of(mr->context)->core->DeregMr(mr->lkey)) return error;
-  delete reinterpret_cast<SimMr*>(mr);
+  Of(mr->context)->world->kept().Delete(reinterpret_cast<SimMr*>(mr));
   return 0;
 }
 

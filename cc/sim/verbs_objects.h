@@ -6,10 +6,12 @@
 #define RAILHOP_CC_SIM_VERBS_OBJECTS_H_
 
 #include <infiniband/verbs.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "cc/sim/context.h"
 #include "cc/sim/verbs_table.h"
@@ -29,11 +31,18 @@ struct SimDevice {
 };
 
 struct SimContext {
+  SimContext() = default;
+  ~SimContext() {
+    if (async_fd >= 0) close(async_fd);
+  }
+  SimContext(const SimContext&) = delete;
+  SimContext& operator=(const SimContext&) = delete;
+
   verbs_context verbs{};  // ends with the ibv_context
   World* world = nullptr;
   Context* core = nullptr;
   int async_fd = -1;
-  ContextListener* listener = nullptr;  // owned
+  std::unique_ptr<ContextListener> listener;
 };
 
 struct SimPd {
@@ -48,6 +57,13 @@ struct SimMr {
 struct SimCq;
 
 struct SimChannel {
+  SimChannel() = default;
+  ~SimChannel() {
+    if (channel.fd >= 0) close(channel.fd);
+  }
+  SimChannel(const SimChannel&) = delete;
+  SimChannel& operator=(const SimChannel&) = delete;
+
   ibv_comp_channel channel{};  // first
   std::deque<SimCq*> events;
 };
@@ -55,7 +71,7 @@ struct SimChannel {
 struct SimCq {
   ibv_cq cq{};  // first
   Cq* core = nullptr;
-  CqListener* listener = nullptr;              // owned
+  std::unique_ptr<CqListener> listener;
   uint32_t comp_events = 0, async_events = 0;  // that the program got
 };
 

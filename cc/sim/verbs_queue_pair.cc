@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "cc/sim/verbs_objects.h"
 #include "cc/sim/verbs_table.h"
@@ -34,7 +36,8 @@ int CheckInit(const ibv_pd& pd, const ibv_qp_init_attr& attr) {
 }
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  auto* object = new SimQp();
+  auto made = std::make_unique<SimQp>();
+  SimQp* object = made.get();
   int error = CheckInit(*pd, *attr);
   if (error == 0) {
     object->cap = attr->cap;
@@ -58,10 +61,10 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     error = Of(pd->context)->core->CreateQp(init, &object->core);
   }
   if (error != 0) {
-    delete object;
     errno = error;
     return nullptr;
   }
+  Of(pd->context)->world->kept().Add(std::move(made));
   ibv_qp& qp = object->qp;
   qp.context = pd->context;
   qp.qp_context = attr->qp_context;
@@ -181,7 +184,7 @@ int DestroyQp(ibv_qp* qp) {
   if (object->async_events != qp->events_completed) return EBUSY;
   if (const int error = core->DestroyQp(object->core)) return error;
   SetReadable(Of(qp->context)->async_fd, core->HasEvents());
-  delete object;
+  Of(qp->context)->world->kept().Delete(object);
   return 0;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "cc/sim/verbs_objects.h"
 #include "cc/sim/verbs_table.h"
@@ -47,7 +49,7 @@ ibv_comp_channel* CreateCompChannel(ibv_context* context) {
     errno = error;
     return nullptr;
   }
-  auto* object = new SimChannel();
+  SimChannel* object = Of(context)->world->kept().Add(std::make_unique<SimChannel>());
   object->channel.context = context;
   object->channel.fd = NewEventFd();
   return &object->channel;
@@ -55,30 +57,30 @@ ibv_comp_channel* CreateCompChannel(ibv_context* context) {
 
 int DestroyCompChannel(ibv_comp_channel* channel) {
   if (channel->refcnt != 0) return EBUSY;
-  if (channel->fd >= 0) close(channel->fd);
-  delete Of(channel);
+  Of(channel->context)->world->kept().Delete(Of(channel));
   return 0;
 }
 
 ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                  int vector) {
-  auto* object = new SimCq();
+  auto made = std::make_unique<SimCq>();
+  SimCq* object = made.get();
   int error = EINVAL;
   if (cqe >= 1 && vector >= 0 && vector < context->num_comp_vectors &&
       (channel == nullptr || channel->context == context)) {
     error = Of(context)->core->CreateCq(static_cast<uint32_t>(cqe), object, &object->core);
   }
   if (error != 0) {
-    delete object;
     errno = error;
     return nullptr;
   }
+  Of(context)->world->kept().Add(std::move(made));
   object->cq.context = context;
   object->cq.channel = channel;
   object->cq.cq_context = cq_context;
   object->cq.cqe = static_cast<int>(object->core->capacity());
-  object->listener = new ChannelNotifier(object);
-  object->core->set_listener(object->listener);
+  object->listener = std::make_unique<ChannelNotifier>(object);
+  object->core->set_listener(object->listener.get());
   if (channel != nullptr) ++channel->refcnt;
   return &object->cq;
 }
@@ -108,8 +110,7 @@ int DestroyCq(ibv_cq* cq) {
     --cq->channel->refcnt;
   }
   SetReadable(Of(cq->context)->async_fd, core->HasEvents());
-  delete object->listener;
-  delete object;
+  Of(cq->context)->world->kept().Delete(object);
   return 0;
 }
 

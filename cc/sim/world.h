@@ -18,6 +18,7 @@
 #include "cc/rdma_model/topology.h"
 #include "cc/sim/context.h"
 #include "cc/sim/fault_driver.h"
+#include "cc/sim/kept.h"
 #include "cc/sim/network.h"
 #include "cc/sim/nic.h"
 
@@ -49,10 +50,14 @@ class World {
   // Closes it; EBUSY while it has queue pairs or completion queues.
   int Close(Context* context);
 
+  // The structs of programs behind their verbs objects.
+  Kept& kept() { return kept_; }
+
   // The record as text, if it was kept (recorder().Keep()).
   std::string RecordText() const;
 
  private:
+  Kept kept_;  // first: everything else may still name what is in it when it goes
   const rdma::Topology topology_;
   Shared shared_;
   std::vector<std::unique_ptr<Host>> hosts_;
