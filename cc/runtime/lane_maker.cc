@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "cc/base/status_macros.h"
 #include "cc/verbs/context.h"
 #include "cc/verbs/verbs_error.h"
@@ -332,12 +337,19 @@ int LaneMaker::PostProbeReceive(MadeProbe* probe, uint32_t index) {
   return probe->lane.qp->PostReceive(&request);
 }
 
+void LaneMaker::MadeProbe::KeepForGood(std::unique_ptr<ProbeMemory> memory) {
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const kept = new std::vector<std::unique_ptr<ProbeMemory>>;
+  absl::MutexLock lock(&mutex);
+  kept->push_back(std::move(memory));
+}
+
 void LaneMaker::MadeProbe::End() {
   bool ended = lane.qp == nullptr;
   for (int i = 0; i < kEndAttempts && !ended; ++i) ended = lane.qp->Destroy().ok();
   if (!ended) {
     // Nothing says that the device has let go of it.
-    static_cast<void>(memory.release());
+    KeepForGood(std::move(memory));
     if (region != nullptr) region->Abandon();
   }
   lane.qp.reset();

@@ -168,8 +168,11 @@ class LaneMaker {
     MadeLane lane;
     PortFacts port;
 
-    // Ends it, on the device's worker. What the device may still write to is leaked.
+    // Ends it, on the device's worker. What the device may still write to is kept for good.
     void End();
+
+   private:
+    static void KeepForGood(std::unique_ptr<ProbeMemory> memory);
   };
   // Receives are posted, with their index as the work request's id. Errors: Internal.
   absl::StatusOr<MadeProbe> MakeProbe(const PhysicalDevice& device, uint16_t pkey) const;
