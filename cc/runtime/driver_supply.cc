@@ -13,7 +13,6 @@
 namespace railhop::runtime {
 
 using engine::Cause;
-using engine::EndId;
 using engine::FailoverEvent;
 using engine::FailoverPhase;
 using engine::LaneId;
