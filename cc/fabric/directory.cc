@@ -290,7 +290,7 @@ std::unique_ptr<DirectoryHandle> DirectoryHandle::Create(std::string_view name,
   FillTopology(topology, dir);
   std::atomic_thread_fence(std::memory_order_release);
   dir->magic = kDirectoryMagic;
-  return std::unique_ptr<DirectoryHandle>(new DirectoryHandle(dir, fd));
+  return std::unique_ptr<DirectoryHandle>(new DirectoryHandle(dir, fd, fd));
 }
 
 std::unique_ptr<DirectoryHandle> DirectoryHandle::Attach(std::string_view reference,
@@ -307,7 +307,8 @@ std::unique_ptr<DirectoryHandle> DirectoryHandle::Attach(std::string_view refere
   }
   Directory* const dir =
       AttachFd(static_cast<uint32_t>(*pid), static_cast<int>(*fd), id, what, error);
-  return dir == nullptr ? nullptr : std::unique_ptr<DirectoryHandle>(new DirectoryHandle(dir, -1));
+  if (dir == nullptr) return nullptr;
+  return std::unique_ptr<DirectoryHandle>(new DirectoryHandle(dir, -1, static_cast<int>(*fd)));
 }
 
 std::unique_ptr<DirectoryHandle> DirectoryHandle::AttachByName(std::string_view name,
@@ -335,7 +336,7 @@ std::vector<FoundFabric> DirectoryHandle::FindFabrics() {
       std::string error;
       Directory* const dir = AttachFd(static_cast<uint32_t>(pid), fd, std::nullopt, "", &error);
       if (dir == nullptr) return;
-      DirectoryHandle handle(dir, -1);
+      DirectoryHandle handle(dir, -1, fd);
       char reference[64];
       std::snprintf(reference, sizeof(reference), "%d:%d:%016llx", pid, fd,
                     static_cast<unsigned long long>(dir->id));
@@ -358,7 +359,7 @@ DirectoryHandle::~DirectoryHandle() {
 
 std::string DirectoryHandle::Reference() const {
   char text[64];
-  std::snprintf(text, sizeof(text), "%u:%d:%016llx", dir_->owner_pid, fd_,
+  std::snprintf(text, sizeof(text), "%u:%d:%016llx", dir_->owner_pid, owner_fd_,
                 static_cast<unsigned long long>(dir_->id));
   return text;
 }

@@ -167,12 +167,13 @@ class DirectoryHandle {
   uint32_t WaitForChange(uint32_t seen, int64_t timeout_ns) const;
 
  private:
-  DirectoryHandle(Directory* dir, int fd) : dir_(dir), fd_(fd) {}
+  DirectoryHandle(Directory* dir, int fd, int owner_fd) : dir_(dir), fd_(fd), owner_fd_(owner_fd) {}
   void FreeSlot(uint32_t slot);  // caller holds claim_lock
   void FreeQpnsOf(uint32_t slot);
 
   Directory* const dir_;
   const int fd_;
+  const int owner_fd_;  // the memfd's number in its owner
 };
 
 // Holds one of a directory's robust mutexes. A holder that died left the data consistent enough:

@@ -90,6 +90,7 @@ TEST(Directory, Attached_SeesTheSameMemory) {
   std::string error;
   const auto other = DirectoryHandle::Attach(owner->Reference(), &error);
   ASSERT_NE(other, nullptr) << error;
+  EXPECT_EQ(other->Reference(), owner->Reference());
   owner->dir().devices[1].ports[0].lid = 77;
   EXPECT_EQ(other->dir().devices[1].ports[0].lid, 77u);
 }

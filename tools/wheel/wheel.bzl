@@ -1,7 +1,16 @@
 """The rule that makes a wheel."""
 
-def _place(file, root):
-    return file.short_path[len(root):]
+def place(extension, suffix):
+    """Where the file of an extension is in a wheel.
+
+    Args:
+      extension: label of the pybind_extension.
+      suffix: of the Python's compiled modules.
+
+    Returns:
+      Such as "railhop/_native.cpython-311-x86_64-linux-gnu.so".
+    """
+    return extension[len("//python/"):].replace(":", "/") + suffix
 
 def _wheel_impl(ctx):
     folder = ctx.actions.declare_directory(ctx.label.name)
@@ -21,12 +30,11 @@ def _wheel_impl(ctx):
         if not file.short_path.startswith("python/"):
             fail("%s is not below python/" % file.short_path)
         inputs.append(file)
-        args.add("--file=%s=%s" % (_place(file, "python/"), file.path))
-    for target, place in ctx.attr.files.items():
-        for file in target.files.to_list():
-            inputs.append(file)
-            full = place + file.basename if place.endswith("/") else place
-            args.add("--file=%s=%s" % (full, file.path))
+        args.add("--file=%s=%s" % (file.short_path[len("python/"):], file.path))
+    for target, name in ctx.attr.files.items():
+        (file,) = target.files.to_list()
+        inputs.append(file)
+        args.add("--file=%s=%s" % (name, file.path))
     ctx.actions.run(
         outputs = [folder],
         inputs = inputs,
@@ -42,7 +50,7 @@ wheel = rule(
     attrs = {
         "files": attr.label_keyed_string_dict(
             allow_files = True,
-            doc = "target -> place in the wheel; a place that ends in / is a folder",
+            doc = "target with one file -> place in the wheel",
         ),
         "license_files": attr.label_keyed_string_dict(allow_files = True, doc = "target -> name"),
         "project": attr.label(mandatory = True, allow_single_file = True),
