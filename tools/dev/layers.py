@@ -205,6 +205,8 @@ def check_build(path: str, text: str) -> list[str]:
     all_testonly = "default_testonly = True" in uncommented
     for rule in _RULE.finditer(uncommented):
         kind, body = rule.group(1), rule.group(2)
+        if kind == "folder":
+            continue  # Files that are carried along, as `data`.
         # visibility names who may use the target, `data` what it runs.
         body = re.sub(r"\b(visibility|default_visibility|data)\s*=\s*\[[^\]]*\]", "", body)
         if kind in ("load", "package", "package_group", "exports_files"):
