@@ -15,6 +15,21 @@ from integration.failover.job import Job, assert_nothing_left, assert_right, ass
 _PORT = "alpha/mlx5_0"
 
 
+@pytest.mark.parametrize("status", ["loc_prot_err", "rem_access_err", "loc_len_err"])
+def test_c24_bad_memory_is_an_error_and_no_reason_to_move(status: str) -> None:
+    with Job("--timeout", "20") as job:
+        job.wait_traffic()
+        # The first queue pair of the device is a connection's: a probe must not get the fault.
+        job.fault(f"{_PORT} complete status {status} qp 0")
+        ended = job.join()
+    assert ended.status == 1, ended.show()
+    assert ended.last["wrong_bytes"] == 0, ended.show()
+    assert "success when asked again" not in ended.last["problem"], ended.show()
+    assert not ended.journal("moved"), ended.show()
+    assert not ended.begun("alpha"), ended.show()
+    assert_nothing_left(ended)
+
+
 @pytest.mark.parametrize("host", ["alpha", "beta"])
 def test_c28_peers_process_killed(host: str) -> None:
     other = "beta" if host == "alpha" else "alpha"
