@@ -127,7 +127,7 @@ def test_c26_slow_peer_is_no_fault(side: str) -> None:
 def test_c26_receives_that_are_not_posted_and_delayed_packets() -> None:
     with Job("--pause-every", "500", "--pause-ms", "700", "--pause-side", "receiver") as job:
         job.wait_traffic()
-        # No jitter: packets that overtake each other are lost, and nothing may get through for long.
+        # No jitter: packets that overtake each other are lost, and little gets through.
         job.fault(f"{_PORT} delay 20ms")
         time.sleep(3)
         ended = job.end()
