@@ -1,4 +1,4 @@
-"""An hour of faults, and an hour of none (tools/bench soak): no wrong byte, no false alarm, nothing grows.
+"""An hour of faults, and one of none (tools/bench soak): no wrong byte, no false alarm, no growth.
 
 Two kinds. `faults`: a fault every second, of all kinds that pass by themselves, at either end, with
 one pair of ports left alone at any time, so that every one can be survived. `quiet`: no fault, but
