@@ -37,6 +37,13 @@ _PORTS = 4
 # A port is left alone so long after a fault of it is over: it has been proved again by then.
 _REST_S = 1.5
 _ENV = {"RAILHOP_LOG": "info", "NCCL_DEBUG": "INFO", "RAILHOP_STALL_THRESHOLD": "1s"}
+# What is free goes back to the system, so that memory from outside is what is held: a thread's arena
+# keeps 10 MB else.
+_MALLOC = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
 _HOLD_DOWN = {"RAILHOP_HOLD_DOWN": "200ms", "RAILHOP_HOLD_DOWN_MAX": "1s"}
 # What memory may differ by without growing: allocators keep what they were lent.
 _MEMORY_MARGIN_KIB = 2048
@@ -197,7 +204,7 @@ def soak(
     faults = _Faults(seed)
     count = 0
     samples = []
-    env = {**_ENV, **(_HOLD_DOWN if kind == "faults" else {})}
+    env = {**_ENV, **_MALLOC, **(_HOLD_DOWN if kind == "faults" else {})}
     with Job(
         *_options(kind, seconds),
         connections=connections, devices="0,1,2,3", size=20001, env=env, endless=False,
@@ -268,7 +275,13 @@ def main() -> int:
     options = parser.parse_args()
     good = True
     for kind in options.kind or _KINDS:
-        soaked = soak(kind, options.seconds, connections=options.connections, seed=options.seed)
+        soaked = soak(
+            kind,
+            options.seconds,
+            connections=options.connections,
+            seed=options.seed,
+            busy=options.busy,
+        )
         good = _report(soaked) and good
     return 0 if good else 1
 
