@@ -1,0 +1,261 @@
+"""Every subcommand in this process, with made-up jobs: output, JSON, bad input."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+import railhop
+from railhop.cli import select
+from railhop.cli.fakes import FakeProcess
+from railhop.cli.main import COMMANDS, main
+from railhop.report import samples
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
+    """What runs on this node; a test may change the list."""
+    here = [FakeProcess(101, "a"), FakeProcess(102, "b")]
+
+    def chosen(one: FakeProcess) -> select.Chosen:
+        return select.Chosen(one.pid, one.job, one.host, one)
+
+    def attach(pid: int = 0, path: str = "") -> select.Chosen:
+        if path:
+            raise railhop.StaleSocketError(f"{path}: nobody listens; the process has ended")
+        for one in here:
+            if one.pid == pid:
+                return chosen(one)
+        raise railhop.NotFoundError(f"process {pid} does not run Railhop")
+
+    monkeypatch.setattr(select, "attach", attach)
+    monkeypatch.setattr(select, "processes", lambda: ([chosen(one) for one in here], []))
+    return here
+
+
+def good(capsys: Capture, *words: str) -> str:
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out
+
+
+def good_json(capsys: Capture, *words: str) -> Any:
+    out = good(capsys, *words)
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def bad(capsys: Capture, *words: str, status: int = 2) -> str:
+    assert main(words) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1, said.err
+    assert said.err.startswith("railhop: ")
+    assert "Traceback" not in said.err
+    return said.err
+
+
+# ---- Help, and what is no command.
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches(name: str, capsys: Capture) -> None:
+    out = good(capsys, name, "--help")
+    assert "Examples:" in out
+    assert f"railhop {name}" in out
+    if name not in ("completion", "fabric", "netperf"):
+        assert "--json" in out
+
+
+def test_unknown_words_are_named_with_what_is_allowed(capsys: Capture) -> None:
+    assert "no command 'stauts' (allowed: env, run, status" in bad(capsys, "stauts")
+    assert "'--wrong'" in bad(capsys, "status", "--wrong")
+    assert "'gently'" in bad(capsys, "failover", "mlx5_0", "--mode", "gently")
+    assert "'tcsh'" in bad(capsys, "completion", "tcsh")
+    assert "missing argument" in bad(capsys, "hold")
+    assert "'abc' is not a valid int" in bad(capsys, "status", "--pid", "abc")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: Capture) -> None:
+    assert "_RAILHOP_COMPLETE" in good(capsys, "completion", shell)
+
+
+def test_the_version(capsys: Capture) -> None:
+    assert good(capsys, "--version") == f"railhop {railhop.__version__}\n"
+
+
+def test_a_mistake_of_our_own_is_one_line(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs[0], "stats", lambda: 1 / 0)
+    said = bad(capsys, "stats", status=1)
+    assert "a mistake in railhop itself, at cli_test.py:" in said
+
+
+# ---- env and run.
+
+
+def test_env_quotes_for_each_shell(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/a b/it's")
+    out = good(capsys, "env")
+    assert "export NCCL_NET_PLUGIN=railhop\n" in out
+    assert """:/a b/it'"'"'s'\n""" in out
+    assert "set -gx NCCL_NET_PLUGIN 'railhop';" in good(capsys, "env", "--shell", "fish")
+    assert good_json(capsys, "env", "--json")["LD_LIBRARY_PATH"].endswith(":/a b/it's")
+
+
+def test_run_says_what_is_wrong(capsys: Capture) -> None:
+    assert "missing argument" in bad(capsys, "run")
+    assert "--host is about a fabric" in bad(capsys, "run", "--host", "beta", "--", "true")
+    assert "'no-such-cmd' was not found" in bad(capsys, "run", "--", "no-such-cmd", status=127)
+    assert "cannot be run" in bad(capsys, "run", "--", "/etc", status=126)
+
+
+# ---- Jobs.
+
+
+def test_status_shows_ports_connections_and_episodes(
+    capsys: Capture, jobs: list[FakeProcess]
+) -> None:
+    out = good(capsys, "status", "--pid", "101")
+    for expected in (
+        "101 python train.py", "job a", "mlx5_0:1", "up", "400 Gb/s", "1 healthy", "1 on backup",
+        "node-17", "3 of 9", "port down", "1.9 ms", "524 kB",
+    ):  # fmt: skip
+        assert expected in out, expected
+    assert "\x1b[" not in out
+    found = good_json(capsys, "status", "--json")
+    assert [one["process"]["pid"] for one in found] == [101, 102]
+
+
+def test_status_check_judges(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    good(capsys, "status", "--check")
+    jobs[1].verdict = "degraded"
+    assert main(["status", "--check"]) == 1
+    assert "degraded" in capsys.readouterr().out
+
+
+def test_without_jobs_status_is_empty_and_commands_say_why(
+    capsys: Capture, jobs: list[FakeProcess]
+) -> None:
+    jobs.clear()
+    assert "No process with Railhop" in good(capsys, "status")
+    assert good_json(capsys, "status", "--json") == []
+    for words in (["failover", "mlx5_0"], ["events"], ["stats"], ["config"], ["failback"]):
+        assert "no process with Railhop runs on this node; start" in bad(capsys, *words)
+
+
+def test_processes_that_cannot_be_asked_are_told(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "processes", lambda: ([], ["process 9 is of another user"]))
+    said = bad(capsys, "stats")
+    assert "1 cannot be asked: process 9 is of another user" in said
+
+
+def test_the_wrong_process_is_named(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    assert "process 7 does not run Railhop" in bad(capsys, "status", "--pid", "7")
+    assert "nobody listens" in bad(capsys, "stats", "--socket", "/run/railhop/7.sock")
+    assert "no job 'c' with Railhop on this node (jobs here: a, b)" in bad(
+        capsys, "hold", "mlx5_0", "--job", "c"
+    )
+    assert "exclude each other" in bad(capsys, "events", "--pid", "101", "--job", "a")
+
+
+def test_commands_reach_all_processes_or_those_of_a_job(
+    capsys: Capture, jobs: list[FakeProcess]
+) -> None:
+    assert good(capsys, "failover", "mlx5_0") == "101: failover mlx5_0\n102: failover mlx5_0\n"
+    good(capsys, "hold", "mlx5_1", "--job", "b")
+    good(capsys, "release", "mlx5_1", "--pid", "102")
+    assert good_json(capsys, "failback", "--json", "--pid", "101")[0]["pid"] == 101
+    assert jobs[0].said == [("failover", "mlx5_0", "drain"), ("failback", "")]
+    assert jobs[1].said == [
+        ("failover", "mlx5_0", "drain"), ("hold", "mlx5_1"), ("release", "mlx5_1"),
+    ]  # fmt: skip
+
+
+def test_a_refusal_changes_nothing_anywhere(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    jobs.append(FakeProcess(103, refuses=True))
+    said = bad(capsys, "failover", "mlx5_0", "--mode", "now")
+    assert "process 103: mlx5_0 is the last path of 4 connections" in said
+    assert "undone in 2 other(s)" in said
+    for one in jobs[:2]:
+        assert one.said == [
+            ("failover", "mlx5_0", "now"), ("release", "mlx5_0"), ("failback", "mlx5_0"),
+        ]  # fmt: skip
+    assert jobs[2].said == []
+
+
+def test_a_device_that_is_not_there_is_named(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    said = bad(capsys, "hold", "mlx5_9", "--pid", "101")
+    assert "no device 'mlx5_9' (devices: mlx5_0, mlx5_1)" in said
+    assert jobs[0].said == []
+
+
+def test_events_are_merged_by_time(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    out = good(capsys, "events")
+    assert out.count("episode recovered mlx5_1:1 to node-17 mlx5_1:1 (port down) after 1.9 ms") == 6
+    lines = [json.loads(line) for line in good(capsys, "events", "--json").splitlines()]
+    assert [one["time_unix_ns"] for one in lines] == sorted(one["time_unix_ns"] for one in lines)
+    assert {one["process"] for one in lines} == {101, 102}
+    assert good(capsys, "events", "--after", "2", "--pid", "101").count("\n") == 1
+
+
+def test_stats_and_config(capsys: Capture, jobs: list[FakeProcess]) -> None:
+    out = good(capsys, "stats", "--pid", "101")
+    for expected in ("5 GB", "1,000", "port down 1", "resume", "1.9 ms"):
+        assert expected in out, expected
+    assert good_json(capsys, "stats", "--json")[1]["process"]["pid"] == 102
+    assert "RAILHOP_STALL_THRESHOLD" in good(capsys, "config", "--pid", "101")
+    changed = good_json(capsys, "config", "--changed", "--json", "--pid", "101")
+    assert [one["name"] for one in changed[0]["options"]] == ["RAILHOP_HOLD_DOWN"]
+    out = good(capsys, "config", "--set", "RAILHOP_HOLD_DOWN=2s", "--pid", "101")
+    assert out == "101: RAILHOP_HOLD_DOWN=2s (command)\n"
+    assert "write NAME=VALUE" in bad(capsys, "config", "--set", "RAILHOP_HOLD_DOWN")
+    assert "no option 'X'" in bad(capsys, "config", "--set", "X=1")
+
+
+# ---- Drills and reports, as far as nothing runs.
+
+
+def test_scenarios_are_listed(capsys: Capture) -> None:
+    assert "nic-down" in good(capsys, "drill", "--list")
+    assert "nic-down" in [one["name"] for one in good_json(capsys, "drill", "--list", "--json")]
+
+
+def test_a_bad_drill_is_named_before_it_begins(capsys: Capture, tmp_path: pathlib.Path) -> None:
+    over = ("drill", "--fabric", "two-hosts-4nic")
+    assert "no scenario; say --scenario" in bad(capsys, *over)
+    assert "did you mean 'nic-down'" in bad(capsys, *over, "--scenario", "nic-dwn")
+    assert "'3' is no time" in bad(capsys, *over, "--scenario", "nic0 down at 3")
+    assert "no fabric to hold the drill on" in bad(capsys, "drill", "--scenario", "nic-down")
+    assert "no fabric: " in bad(capsys, "drill", "--fabric", "nowhere", "--scenario", "nic-down")
+    assert "write NAME=VALUE" in bad(capsys, *over, "--scenario", "nic-down", "--env", "X")
+    assert "--each-host is about CMD" in bad(capsys, *over, "--scenario", "nic-down", "--each-host")
+    missing = str(tmp_path / "none" / "x.html")
+    assert "there is no folder" in bad(capsys, *over, "--scenario", "nic-down", "--report", missing)
+
+
+def test_a_report_is_written_and_a_damaged_journal_is_one_line(
+    capsys: Capture, tmp_path: pathlib.Path
+) -> None:
+    drill, page = tmp_path / "drill.json", tmp_path / "report.html"
+    drill.write_text(samples.drill().dump(), encoding="utf-8")
+    assert good(capsys, "report", str(drill), "-o", str(page)) == f"{page}\n"
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    said = good_json(capsys, "report", str(drill), "-o", str(page), "--json")
+    assert said == {"html": str(page), "png": None}
+    page.unlink()
+    damaged = tmp_path / "journal.jsonl"
+    damaged.write_text(samples.journal()[:-40], encoding="utf-8")
+    assert "journal.jsonl:19: no JSON" in bad(capsys, "report", str(damaged), "-o", str(page))
+    assert "No such file" in bad(capsys, "report", "nowhere", "-o", str(page))
+    assert not page.exists()

@@ -1,0 +1,81 @@
+"""What several subcommands share: exit statuses, options, output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+GOOD = 0
+BAD = 1
+INPUT = 2
+
+# Where output goes to a file or a pipe, tables may be so wide.
+_WIDTH_ELSEWHERE = 160
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class CliError(Exception):
+    """Ends the program with one line and a status."""
+
+    def __init__(self, text: str, status: int = INPUT) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def examples(*lines: str) -> str:
+    """The end of a help text: click must not fill these lines."""
+    return "\n".join(["\b", "Examples:", *(f"  {one}" for one in lines)])
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours only on a terminal; NO_COLOR is heard."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH_ELSEWHERE
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def print_json(value: Any) -> None:
+    """One line."""
+    print(json.dumps(value), flush=True)
+
+
+def json_option(function: _Function) -> _Function:
+    """--json."""
+    option = click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+    return option(function)
+
+
+def complete_topologies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell."""
+    from railhop import paths  # noqa: PLC0415  only for completion
+
+    names = [one.stem for one in sorted(paths.topologies_dir().glob("*.topology"))]
+    return [name for name in ["default", *names] if name.startswith(incomplete)]
+
+
+def topology_option(help_text: str, *, name: str = "--fabric") -> Callable[[_Function], _Function]:
+    """--fabric TOPOLOGY."""
+    return click.option(
+        name, "topology", metavar="TOPOLOGY", shell_complete=complete_topologies, help=help_text
+    )
+
+
+def words_in(text: str) -> str:
+    """An API word for people: "port down"."""
+    return text.replace("_", " ")
+
+
+def writable_folder(path: str) -> None:
+    """Errors: CliError if a file cannot be made there; before long work, not behind it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CliError(f"{path}: there is no folder {folder}; make it first")
+    if not os.access(folder, os.W_OK):
+        raise CliError(f"{path}: no right to write into {folder}")

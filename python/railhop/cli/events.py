@@ -1,0 +1,117 @@
+"""`railhop events`: the journal, from any past entry on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import click
+
+import railhop
+from railhop.cli.common import console, examples, words_in
+from railhop.cli.select import Chosen, choose_some, process_options
+
+_PAGE = 1024
+_POLL_S = 0.2
+
+
+def _tagged(process: Chosen, entry: Any) -> dict[str, Any]:
+    return {"process": process.pid, "host": process.host, **entry.to_dict()}
+
+
+class Reader:
+    """Reads the journals of several processes on from where it was."""
+
+    def __init__(self, processes: list[Chosen], after: int) -> None:
+        self._after = {process.pid: after for process in processes}
+        self._processes = processes
+        self.ended = 0
+
+    def new(self) -> list[dict[str, Any]]:
+        """What was not read before, in order of time. Processes that have ended are left out."""
+        found: list[dict[str, Any]] = []
+        for process in list(self._processes):
+            try:
+                found += list(self._of(process))
+            except railhop.StaleSocketError:
+                self._processes.remove(process)
+                self.ended += 1
+        return sorted(found, key=lambda one: int(one["time_unix_ns"]))
+
+    @property
+    def over(self) -> bool:
+        """Whether all have ended."""
+        return not self._processes
+
+    def _of(self, process: Chosen) -> Iterator[dict[str, Any]]:
+        while True:
+            page = process.api.events(after=self._after[process.pid], limit=_PAGE)
+            for entry in page.events:
+                self._after[process.pid] = entry.serial
+                yield _tagged(process, entry)
+            if len(page.events) < _PAGE:
+                return
+
+
+def text_of(entry: dict[str, Any]) -> str:
+    """One line for people."""
+    seconds = entry["time_unix_ns"] / 1e9
+    clock = time.strftime("%H:%M:%S", time.localtime(seconds)) + f"{seconds % 1:.3f}"[1:]
+    words = [words_in(str(entry["kind"]))]
+    if entry["port"]:
+        words.append(entry["port"])
+    if entry["peer_host"]:
+        words.append(f"to {entry['peer_host']} {entry['peer_port']}".rstrip())
+    if entry["connection"]:
+        words.append(f"connection {entry['connection']} epoch {entry['epoch']}")
+    if str(entry["cause"]) not in ("none", "unknown"):
+        words.append(f"({words_in(str(entry['cause']))})")
+    if entry["text"]:
+        words.append(entry["text"])
+    if str(entry["kind"]) == "episode_recovered":
+        words.append(f"after {entry['value'] / 1e6:.1f} ms, {entry['bytes']} bytes sent again")
+    episode = f" episode {entry['episode']}" if entry["episode"] else ""
+    return f"{clock} {entry['process']}{episode}: {' '.join(words)}"
+
+
+@click.command(
+    "events",
+    epilog=examples(
+        "railhop events",
+        "railhop events --follow",
+        "railhop events --json --pid 4242 > journal.jsonl",
+        "railhop events --after 1200",
+    ),
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the jobs end, or Ctrl-C.")
+@click.option(
+    "--after", type=click.IntRange(min=0), default=0, help="Only entries behind this serial."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a line, for 'railhop report'."
+)
+@process_options
+def COMMAND(  # noqa: N802
+    *,
+    follow: bool,
+    after: int,
+    as_json: bool,
+    pid: Optional[int],
+    job: Optional[str],
+    path: Optional[str],
+) -> None:
+    """What happened: every change of state of ports, paths and connections."""
+    reader = Reader(choose_some(pid, job, path), after)
+    out = console()
+    while True:
+        for entry in reader.new():
+            if as_json:
+                print(json.dumps(entry), flush=True)
+            else:
+                style = "yellow" if str(entry["severity"]) == "warning" else ""
+                out.print(text_of(entry), style=style, markup=False, soft_wrap=True)
+        if not follow or reader.over:
+            return
+        time.sleep(_POLL_S)

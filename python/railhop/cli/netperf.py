@@ -1,0 +1,42 @@
+"""`railhop netperf`: the program that drives any NCCL net plugin without a GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+import click
+
+from railhop import paths
+from railhop.cli.common import examples, topology_option
+from railhop.cli.launch import become
+
+
+@click.command(
+    "netperf",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=examples(
+        "railhop netperf                                              this machine's NICs",
+        "railhop netperf --fabric two-hosts-4nic --hosts alpha,beta   two software hosts",
+        "railhop netperf --size 1M --plugin /usr/lib/libnccl-net.so   another plugin",
+        "railhop netperf --json --size 64K,1M                         for programs",
+    ),
+)
+@topology_option("Over a fresh software fabric: a name or a file; 'default' has four NICs.")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF NETPERF]")
+def COMMAND(topology: Optional[str], options: tuple[str, ...]) -> None:  # noqa: N802
+    """Measure a NCCL net plugin without a GPU.
+
+    All other options are railhop-netperf's own: `railhop netperf -- --help` lists them. Without
+    --plugin it is this package's. Its `--json` prints one JSON object a line.
+    """
+    words = [one for one in options if one != "--"]
+    if not any(one == "--plugin" or one.startswith("--plugin=") for one in words):
+        words = ["--plugin", str(paths.plugin_path()), *words]
+    words = [str(paths.netperf_path()), *words]
+    if topology:
+        words = [
+            str(paths.fabric_program()), "run", "--topology", topology, "--library-dir",
+            str(paths.fabric_dir()), "--", *words,
+        ]  # fmt: skip
+    become(words, os.environ)

@@ -1,0 +1,7 @@
+"""What a drill cannot do."""
+
+from __future__ import annotations
+
+
+class DrillError(ValueError):
+    """A drill that cannot be held, or a workload that failed for its own reasons; one line."""

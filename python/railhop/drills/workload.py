@@ -1,0 +1,139 @@
+"""What runs in a drill: the interface, and a process group whose output is read."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Optional, Protocol
+
+from railhop.drills.errors import DrillError
+from railhop.drills.judge import Gap
+from railhop.drills.world import World
+
+# How long a workload may take to its end when it is asked for it.
+PATIENCE_S = 60.0
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a workload says of itself; times of CLOCK_MONOTONIC in seconds."""
+
+    survived: bool
+    problem: str = ""
+    wrong_bytes: Optional[int] = None
+    messages: Optional[int] = None
+    gaps: Optional[list[Gap]] = None
+    steps: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+
+class Workload(Protocol):
+    """Started once, ended once."""
+
+    @property
+    def about(self) -> str:
+        """For people: what it does."""
+
+    @property
+    def endless(self) -> bool:
+        """Whether it runs until `end`."""
+
+    def start(self, world: World) -> None:
+        """Starts its processes."""
+
+    def running(self) -> bool:
+        """Whether it has not ended by itself."""
+
+    def end(self) -> Outcome:
+        """Ends it in good order, if it runs, and says what came of it."""
+
+    def complaint(self) -> str:
+        """The last thing that it said, for messages."""
+
+    def kill(self) -> None:
+        """Ends it at once with all that it started. May be repeated."""
+
+
+class Group:
+    """A process in a session of its own; its output goes to `echo_fd`, its end is kept."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], *, echo_fd: int = -1
+    ) -> None:
+        """Starts it.
+
+        Errors: DrillError if the program is not there.
+        """
+        self._echo_fd = echo_fd
+        self._tail: collections.deque[str] = collections.deque(maxlen=20)
+        try:
+            self.process = subprocess.Popen(
+                list(command),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DrillError(f"'{command[0]}' cannot be started: {error.strerror}") from None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._tail.append(line.decode(errors="replace").rstrip())
+            if self._echo_fd >= 0:
+                try:
+                    os.write(self._echo_fd, line)
+                except OSError:
+                    self._echo_fd = -1
+
+    def status(self) -> Optional[int]:
+        """Its exit status, None while it runs."""
+        return self.process.poll()
+
+    def tail(self) -> list[str]:
+        """The last lines."""
+        return list(self._tail)
+
+    def last_line(self) -> str:
+        """The last one that says something."""
+        return next((line for line in reversed(self._tail) if line.strip()), "")
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Its status; killed if it takes longer."""
+        try:
+            status = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self.process.wait()
+        self._reader.join(5)
+        return status
+
+    def send(self, number: int) -> None:
+        """A signal to the process itself."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """The whole session."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def status_text(status: int) -> str:
+    """Of an exit status, in words."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"

@@ -1,0 +1,96 @@
+"""Where a drill takes place: a software fabric of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhop import paths
+from railhop.drills.errors import DrillError
+from railhop.drills.sampler import PortCount
+from railhop.scenario import Scenario, ScenarioError, Step
+from railhop.testing.fabric import Fabric
+
+
+class World:
+    """A fabric that lives as long as the object. Use it as a context manager."""
+
+    def __init__(self, topology: str, *, seed: int = 0) -> None:
+        """Makes it.
+
+        Errors: DrillError for a topology that is not there or wrong, or a fabric that cannot be.
+        """
+        self.topology = topology
+        try:
+            self.fabric = Fabric(topology, seed=seed, library_dir=paths.fabric_dir())
+        except (ValueError, RuntimeError) as error:
+            raise DrillError(f"no fabric: {one_line(error)}") from None
+        snapshot = self.fabric.snapshot()
+        self.devices: dict[str, list[str]] = {host: [] for host in snapshot["hosts"]}
+        for device in snapshot["devices"]:
+            self.devices[device["host"]].append(device["name"])
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.fabric.close()
+
+    @property
+    def hosts(self) -> list[str]:
+        """In the topology's order."""
+        return list(self.devices)
+
+    def check(self, scenario: Scenario) -> None:
+        """Tries all faults on another fabric like this, where nothing runs.
+
+        Errors: ScenarioError, with the step's place and the fabric's own words.
+        """
+        with Fabric(self.topology) as trial:
+            for step in scenario.steps:
+                if step.verb == "fault":
+                    _put(trial, step)
+
+    def fault(self, step: Step) -> None:
+        """Puts a step's fault in."""
+        _put(self.fabric, step)
+
+    def cap(self, rate: str) -> None:
+        """Limits what every NIC sends.
+
+        Errors: DrillError for a rate that is none.
+        """
+        for host, devices in self.devices.items():
+            for device in devices:
+                try:
+                    self.fabric.fault(f"{host}/{device} cap {rate} tx")
+                except ValueError as error:
+                    raise DrillError(f"NIC rate: {one_line(error)}") from None
+
+    def counts(self) -> dict[str, PortCount]:
+        """Of each port: "alpha/mlx5_0:1"."""
+        found = {}
+        for device in self.fabric.snapshot()["devices"]:
+            for port in device["ports"]:
+                found[f"{device['host']}/{device['name']}:{port['port']}"] = PortCount(
+                    port["counters"]["rx_bytes"],
+                    port["counters"]["tx_bytes"],
+                    port["state"] == "ACTIVE" and not device["removed"],
+                )
+        return found
+
+    def processes(self) -> dict[int, str]:
+        """Those that run over it: pid to host."""
+        here: list[dict[str, Any]] = self.fabric.snapshot()["processes"]
+        return {one["pid"]: one["host"] for one in here}
+
+
+def _put(fabric: Fabric, step: Step) -> None:
+    try:
+        fabric.fault(f"{step.place} {step.words}")
+    except ValueError as error:
+        raise ScenarioError(f"{step.source}: {one_line(error)}") from None
+
+
+def one_line(error: BaseException) -> str:
+    """A message without line ends."""
+    return " ".join(str(error).split())
