@@ -13,6 +13,8 @@ import railhop
 from railhop.cli.common import CliError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+# The compiled part of the package.
+_API: Any = railhop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Chosen:
 
 def attach(**words: Any) -> Chosen:
     """As railhop.attach."""
-    api = railhop.attach(**words)
+    api = _API.attach(**words)
     info = api.info()
     return Chosen(info.pid, info.job, info.host, api)
 
@@ -35,7 +37,7 @@ def attach(**words: Any) -> Chosen:
 def processes() -> tuple[list[Chosen], list[str]]:
     """All of this node that answer; and why others do not."""
     found, problems = [], []
-    for one in railhop.processes():
+    for one in _API.processes():
         if one.info is None:
             problems.append(one.problem)
             continue

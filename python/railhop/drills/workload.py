@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Optional, Protocol
 
@@ -18,6 +19,7 @@ from railhop.drills.world import World
 
 # How long a workload may take to its end when it is asked for it.
 PATIENCE_S = 60.0
+_REAP_S = 2.0
 
 
 @dataclasses.dataclass
@@ -123,10 +125,15 @@ class Group:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """The whole session."""
+        """The whole session; returns when nothing of it is left."""
+        deadline = time.monotonic() + _REAP_S
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self.process.wait()
+            # Its children are init's now, which may take a moment.
+            while time.monotonic() < deadline:
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.005)
 
 
 def status_text(status: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from railhop import paths
 from railhop.drills.errors import DrillError
@@ -14,14 +14,14 @@ from railhop.testing.fabric import Fabric
 class World:
     """A fabric that lives as long as the object. Use it as a context manager."""
 
-    def __init__(self, topology: str, *, seed: int = 0) -> None:
-        """Makes it.
+    def __init__(self, topology: str, *, seed: int = 0, fabric: Optional[Fabric] = None) -> None:
+        """Makes it, or takes one of this topology that is there.
 
         Errors: DrillError for a topology that is not there or wrong, or a fabric that cannot be.
         """
         self.topology = topology
         try:
-            self.fabric = Fabric(topology, seed=seed, library_dir=paths.fabric_dir())
+            self.fabric = fabric or Fabric(topology, seed=seed, library_dir=paths.fabric_dir())
         except (ValueError, RuntimeError) as error:
             raise DrillError(f"no fabric: {one_line(error)}") from None
         snapshot = self.fabric.snapshot()

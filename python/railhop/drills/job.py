@@ -1,0 +1,93 @@
+"""A job under way over a fabric, for tests: its processes can be looked at, steered and ended."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Optional
+
+from railhop.drills import episodes
+from railhop.drills.errors import DrillError
+from railhop.drills.workload import Outcome, Workload
+from railhop.drills.world import World
+
+# For what has to happen soon, on machines that are busy.
+PATIENCE_S = 60.0
+_POLL_S = 0.01
+
+
+class Job:
+    """Runs a workload from entering to leaving; `finish` says what came of it."""
+
+    def __init__(self, world: World, workload: Workload) -> None:
+        self.world, self.workload = world, workload
+        self.outcome: Optional[Outcome] = None
+
+    def __enter__(self) -> Job:
+        try:
+            self.workload.start(self.world)
+            self.wait_bytes()
+        except BaseException:
+            self.workload.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.workload.kill()
+
+    def received_bytes(self, port: str = "") -> int:
+        """By a port ("beta/mlx5_0"), or by all."""
+        return sum(
+            count.received_bytes
+            for name, count in self.world.counts().items()
+            if not port or name.split(":", maxsplit=1)[0] == port or name == port
+        )
+
+    def wait_bytes(self, more: int = 200_000, *, port: str = "") -> None:
+        """Until so many more bytes have arrived, over a port or over all.
+
+        Errors: DrillError if the workload ends before, or it takes too long.
+        """
+        start = self.received_bytes(port)
+        deadline = time.monotonic() + PATIENCE_S
+        where = f" at {port}" if port else ""
+        while self.received_bytes(port) - start < more:
+            if not self.workload.running():
+                raise DrillError(
+                    f"the job ended, and {more} more bytes were waited for{where}: "
+                    f"{self.workload.complaint()}"
+                )
+            if time.monotonic() > deadline:
+                raise DrillError(f"no {more} bytes within {PATIENCE_S:g} s{where}")
+            time.sleep(_POLL_S)
+
+    def processes(self, host: str = "") -> list[Any]:
+        """A railhop.Process for each that runs Railhop, of a host or of all.
+
+        Errors: DrillError if there is none.
+        """
+        found = []
+        for pid, place in self.world.processes().items():
+            if host in ("", place):
+                try:
+                    found.append(episodes.attach(pid))
+                except Exception:
+                    continue
+        if not found:
+            raise DrillError(f"no process with Railhop runs on {host or 'any host'}")
+        return found
+
+    def fault(self, words: str) -> None:
+        """Puts a fault of the fabric in: "alpha/mlx5_0 down for 2s"."""
+        self.world.fabric.fault(words)
+
+    def finish(self) -> Outcome:
+        """Ends it in good order. Once; asked again it gives the same."""
+        if self.outcome is None:
+            self.outcome = self.workload.end()
+        return self.outcome
