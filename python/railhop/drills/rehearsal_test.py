@@ -31,7 +31,6 @@ def test_a_lost_nic_is_survived_with_every_byte_right() -> None:
     assert verdict.gap_ms is not None and verdict.gap_ms > 0
     assert (result.messages or 0) > 0
     assert verdict.before_gb_per_s and verdict.during_gb_per_s and verdict.after_gb_per_s
-    assert verdict.during_gb_per_s < verdict.before_gb_per_s
     assert verdict.failback.seen
     assert [one.port for one in result.happenings] == ["alpha/mlx5_0:1"]
     assert set(result.line()) >= {"survived", "wrong_bytes", "gap_ms", "scenario", "fabric"}

@@ -101,12 +101,19 @@ class Group:
         """Its exit status, None while it runs."""
         return self.process.poll()
 
+    def _settle(self) -> None:
+        """What it said at its end may still be on the way."""
+        if self.process.poll() is not None:
+            self._reader.join(1)
+
     def tail(self) -> list[str]:
         """The last lines."""
+        self._settle()
         return list(self._tail)
 
     def last_line(self) -> str:
         """The last one that says something."""
+        self._settle()
         return next((line for line in reversed(self._tail) if line.strip()), "")
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
