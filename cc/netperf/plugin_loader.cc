@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "cc/netperf/net_adapter.h"
 
@@ -25,18 +26,30 @@ int LogLevel() {
   return 0;
 }
 
+std::mutex g_warning_mutex;
+// Never destroyed: a plugin's threads may log while the process ends.
+std::string& LastWarning() {
+  static std::string& text = *new std::string();
+  return text;
+}
+
 // What NCCL's own logger does, to standard error: standard output is for results.
 __attribute__((format(printf, 5, 6))) void Log(int level, unsigned long subsystems,
                                                const char* file, int line, const char* format,
                                                ...) {
   static const int level_max = LogLevel();
   static_cast<void>(subsystems);
-  if (level > level_max) return;
+  if (level > level_max && level != nccl::kLogWarn) return;
   char text[1024];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
+  if (level == nccl::kLogWarn) {
+    const std::lock_guard<std::mutex> lock(g_warning_mutex);
+    LastWarning() = text;
+  }
+  if (level > level_max) return;
   if (level == nccl::kLogWarn) {
     fprintf(stderr, "[%d] %s:%d NCCL WARN %s\n", getpid(), file == nullptr ? "" : file, line, text);
   } else {
@@ -61,6 +74,11 @@ std::unique_ptr<NetPlugin> LoadVersion(void* library, int version) {
 }
 
 }  // namespace
+
+std::string LastPluginWarning() {
+  const std::lock_guard<std::mutex> lock(g_warning_mutex);
+  return LastWarning();
+}
 
 std::unique_ptr<NetPlugin> LoadNetPlugin(const std::string& path, int version, std::string* error) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

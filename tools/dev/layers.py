@@ -85,6 +85,7 @@ LAYERS: dict[str, Layer] = {
         [
             "cc/plugin/nccl",
             "cc/admin",
+            "cc/netperf",
             "cc/runtime",
             "cc/sim",
             "cc/fabric",
