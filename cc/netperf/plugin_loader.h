@@ -13,8 +13,8 @@ namespace railhop::netperf {
 // The library is unloaded with the object.
 std::unique_ptr<NetPlugin> LoadNetPlugin(const std::string& path, int version, std::string* error);
 
-// The newest WARN that a plugin loaded so has logged in this process, printed or not; empty if none.
-// Thread: any.
+// The newest WARN that a plugin loaded so has logged in this process, printed or not; empty if
+// none. Thread: any.
 std::string LastPluginWarning();
 
 }  // namespace railhop::netperf

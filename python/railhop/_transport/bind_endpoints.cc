@@ -54,8 +54,7 @@ std::unique_ptr<BoundMemory> Register(const std::shared_ptr<Connection>& connect
 
 std::unique_ptr<Request> Post(const BoundMemory& bound, size_t offset, const py::object& size,
                               int tag, double timeout_s) {
-  const size_t bytes =
-      size.is_none() ? bound.memory->size() - offset : size.cast<size_t>();
+  const size_t bytes = size.is_none() ? bound.memory->size() - offset : size.cast<size_t>();
   const py::gil_scoped_release release;
   return std::make_unique<Request>(bound.memory, offset, bytes, tag, timeout_s);
 }
@@ -103,11 +102,12 @@ void BindEndpoints(py::module_& module) {
       .def_property_readonly("name", &Plugin::name)
       .def_property_readonly("version", &Plugin::version)
       .def("devices", &Plugin::Devices, Released())
-      .def("listen",
-           [](const std::shared_ptr<Plugin>& plugin, int device) {
-             return std::make_unique<Listener>(plugin, device);
-           },
-           py::arg("device") = 0, Released())
+      .def(
+          "listen",
+          [](const std::shared_ptr<Plugin>& plugin, int device) {
+            return std::make_unique<Listener>(plugin, device);
+          },
+          py::arg("device") = 0, Released())
       .def("connect", &Connect, py::arg("device"), py::arg("handle"), py::arg("timeout_s") = 30.0)
       .def("close", &Plugin::Close, Released());
   py::class_<Listener>(module, "Listener")

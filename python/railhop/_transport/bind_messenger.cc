@@ -16,7 +16,8 @@ namespace py = pybind11;
 
 namespace {
 
-// An operation, and the Python object whose bytes it moves: that stays until no thread touches them.
+// An operation, and the Python object whose bytes it moves: that stays until no thread touches
+// them.
 class BoundOperation {
  public:
   BoundOperation(std::shared_ptr<Messenger> messenger, std::shared_ptr<Operation> operation,
@@ -65,8 +66,7 @@ bool Connect(Messenger& messenger, const std::vector<py::bytes>& handles,
 std::unique_ptr<BoundOperation> SendFrom(const std::shared_ptr<Messenger>& messenger, int peer,
                                          uint32_t kind, uint64_t tag, uintptr_t address,
                                          size_t size, py::object owner) {
-  auto operation =
-      messenger->Send(peer, kind, tag, reinterpret_cast<const void*>(address), size);
+  auto operation = messenger->Send(peer, kind, tag, reinterpret_cast<const void*>(address), size);
   return std::make_unique<BoundOperation>(messenger, std::move(operation), std::move(owner));
 }
 

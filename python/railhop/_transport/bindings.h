@@ -1,6 +1,6 @@
 // One function for each class of the module.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_BINDINGS_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_BINDINGS_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_BINDINGS_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_BINDINGS_H_
 
 #include <pybind11/pybind11.h>
 
@@ -33,4 +33,4 @@ bool InPieces(const pybind11::object& seconds, Step step) {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_BINDINGS_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_BINDINGS_H_

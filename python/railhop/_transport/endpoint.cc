@@ -14,7 +14,6 @@ namespace railhop::transport {
 namespace {
 
 using netperf::kHandleBytes;
-using netperf::kNetSuccess;
 using netperf::NetPlugin;
 
 // Calls `step` until it gives true, or false after `seconds`.
@@ -58,9 +57,8 @@ std::vector<netperf::NetDevice> Plugin::Devices() {
   Do("devices", [&](NetPlugin& plugin) { return plugin.Devices(&count); });
   std::vector<netperf::NetDevice> devices(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    Do("getProperties", [&](NetPlugin& plugin) {
-      return plugin.Properties(i, &devices[static_cast<size_t>(i)]);
-    });
+    Do("getProperties",
+       [&](NetPlugin& plugin) { return plugin.Properties(i, &devices[static_cast<size_t>(i)]); });
   }
   return devices;
 }
@@ -102,8 +100,7 @@ std::shared_ptr<Connection> Connection::Connect(std::shared_ptr<Plugin> plugin, 
   memcpy(own, handle.data(), sizeof(own));
   void* comm = nullptr;
   Until(seconds, [&] {
-    plugin->Do("connect",
-               [&](NetPlugin& calls) { return calls.Connect(device, own, &comm); });
+    plugin->Do("connect", [&](NetPlugin& calls) { return calls.Connect(device, own, &comm); });
     return comm != nullptr;
   });
   return comm == nullptr ? nullptr : std::make_shared<Connection>(std::move(plugin), comm, true);
@@ -150,9 +147,9 @@ Request::Request(std::shared_ptr<Memory> memory, size_t offset, size_t size, int
                  double seconds)
     : memory_(std::move(memory)) {
   if (offset > memory_->size() || size > memory_->size() - offset) {
-    throw Failure(FailureKind::kMismatch,
-                  "bytes " + std::to_string(offset) + " to " + std::to_string(offset + size) +
-                      " of a memory of " + std::to_string(memory_->size()));
+    throw Failure(FailureKind::kMismatch, "bytes " + std::to_string(offset) + " to " +
+                                              std::to_string(offset + size) + " of a memory of " +
+                                              std::to_string(memory_->size()));
   }
   if (memory_->registered() == nullptr) {
     throw Failure(FailureKind::kClosed, "the memory is closed");
@@ -164,9 +161,9 @@ Request::Request(std::shared_ptr<Memory> memory, size_t offset, size_t size, int
   const bool taken = Until(seconds, [&] {
     connection.RequireOpen();
     connection.plugin().Do(sends ? "isend" : "irecv", [&](NetPlugin& calls) {
-      return sends ? calls.Send(connection.comm(), data, size, tag, registered, &request_)
-                   : calls.Receive(connection.comm(), 1, &data, &size, &tag, &registered,
-                                   &request_);
+      return sends
+                 ? calls.Send(connection.comm(), data, size, tag, registered, &request_)
+                 : calls.Receive(connection.comm(), 1, &data, &size, &tag, &registered, &request_);
     });
     return request_ != nullptr;
   });

@@ -2,8 +2,8 @@
 //
 // Each object keeps what it was made from alive. A mutex serialises the calls of one plugin, as
 // NCCL's progress thread does; it is never held while anything waits.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_ENDPOINT_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_ENDPOINT_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_ENDPOINT_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_ENDPOINT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -130,4 +130,4 @@ class Request {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_ENDPOINT_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_ENDPOINT_H_

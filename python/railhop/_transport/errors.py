@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from railhop.errors import Error
 
-class TransportError(RuntimeError):
+
+class TransportError(Error, RuntimeError):
     """Any of the below."""
 
     result: int = 0

@@ -1,8 +1,8 @@
 // Why a call of the transport could not do what it was asked: one exception for all of it.
 //
 // A fault that the plugin survives is none: its calls then go on giving success.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_FAILURE_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_FAILURE_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_FAILURE_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_FAILURE_H_
 
 #include <exception>
 #include <string>
@@ -39,4 +39,4 @@ class Failure : public std::exception {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_FAILURE_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_FAILURE_H_

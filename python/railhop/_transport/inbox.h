@@ -1,7 +1,7 @@
 // Messages of one peer as they come: parts are put together, and messages matched to receives in
 // the order in which the peer sent them.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_INBOX_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_INBOX_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_INBOX_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_INBOX_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -67,4 +67,4 @@ class Inbox {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_INBOX_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_INBOX_H_

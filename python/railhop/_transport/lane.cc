@@ -11,8 +11,8 @@ using netperf::kNetSuccess;
 using netperf::NetResult;
 
 SlotMemory::SlotMemory()
-    : data_(static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    : data_(static_cast<uint8_t*>(
+          mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
   if (data_ == MAP_FAILED) throw std::bad_alloc();
 }
 
@@ -33,8 +33,8 @@ NetResult SendLane::Advance(
     bool* moved, const std::function<void(const std::shared_ptr<Operation>&)>& finished) {
   while (posted_ < filled_) {
     Entry& next = entry(posted_);
-    const NetResult result = plugin_.Send(comm, memory_.slot(posted_), next.bytes, 0, registered_,
-                                          &next.request);
+    const NetResult result =
+        plugin_.Send(comm, memory_.slot(posted_), next.bytes, 0, registered_, &next.request);
     if (result != kNetSuccess) return result;
     if (next.request == nullptr) break;
     ++posted_;
@@ -82,8 +82,8 @@ NetResult RecvLane::Post() {
   return kNetSuccess;
 }
 
-NetResult RecvLane::Advance(
-    bool* moved, const std::function<bool(const uint8_t* slot, size_t bytes)>& came) {
+NetResult RecvLane::Advance(bool* moved,
+                            const std::function<bool(const uint8_t* slot, size_t bytes)>& came) {
   if (const NetResult result = Post(); result != kNetSuccess) return result;
   while (done_ < posted_) {
     int done = 0;

@@ -2,8 +2,8 @@
 //
 // Slots are used in order. Their memory is registered once; messages are copied through it, so a
 // user's memory may go as soon as an operation is done, and needs no registration of its own.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_LANE_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_LANE_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_LANE_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_LANE_H_
 
 #include <array>
 #include <cstddef>
@@ -52,9 +52,10 @@ class SendLane {
   uint8_t* Slot() const { return memory_.slot(filled_); }
   // The slot holds `part` bytes of the operation.
   void Commit(size_t part, std::shared_ptr<Operation> operation);
-  // Posts and tests. *moved is set if anything did; `finished` is called for each part that is done.
-  netperf::NetResult Advance(bool* moved,
-                             const std::function<void(const std::shared_ptr<Operation>&)>& finished);
+  // Posts and tests. *moved is set if anything did; `finished` is called for each part that is
+  // done.
+  netperf::NetResult Advance(
+      bool* moved, const std::function<void(const std::shared_ptr<Operation>&)>& finished);
   bool idle() const { return filled_ == done_; }
   const LaneCounts& counts() const { return counts_; }
   // Gives memory and connection back. May be called once, at any time.
@@ -107,4 +108,4 @@ class RecvLane {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_LANE_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_LANE_H_

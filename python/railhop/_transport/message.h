@@ -1,6 +1,6 @@
 // What travels in one message of the plugin: a header, and a part of a message of ours.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSAGE_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSAGE_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSAGE_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSAGE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -38,4 +38,4 @@ inline size_t PartBytes(uint64_t total, int lanes) {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSAGE_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSAGE_H_

@@ -1,11 +1,8 @@
 #include "python/railhop/_transport/messenger.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "python/railhop/_transport/failure.h"
@@ -14,8 +11,6 @@
 namespace railhop::transport {
 
 using netperf::kHandleBytes;
-using netperf::kNetSuccess;
-using netperf::NetResult;
 using SteadyClock = std::chrono::steady_clock;
 
 namespace {
@@ -171,9 +166,8 @@ std::shared_ptr<Operation> Messenger::Receive(int peer, uint32_t kind, uint64_t 
 bool Messenger::Wait(const Operation& operation, double seconds) {
   {
     std::unique_lock<std::mutex> lock(done_mutex_);
-    const bool over = done_.wait_until(lock, After(seconds), [&] {
-      return operation.done.load(std::memory_order_acquire);
-    });
+    const bool over = done_.wait_until(
+        lock, After(seconds), [&] { return operation.done.load(std::memory_order_acquire); });
     if (!over) return false;
   }
   if (!operation.problem.empty()) throw Failure(operation.failure, operation.problem);

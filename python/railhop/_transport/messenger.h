@@ -9,8 +9,8 @@
 // The hard case is the end: a process that has all it wants may not close while a peer's last bytes
 // are still under way, or be resent after a fault. So each says goodbye and waits a little for the
 // others' goodbye.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSENGER_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSENGER_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSENGER_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSENGER_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -41,8 +41,8 @@ struct LaneReport {
 
 class Messenger {
  public:
-  // `lanes` >= 1 connections for each peer and direction, over the plugin's devices in turn. `kinds`
-  // are names of what callers do, for messages: both ends of a message must name the same.
+  // `lanes` >= 1 connections for each peer and direction, over the plugin's devices in turn.
+  // `kinds` are names of what callers do, for messages: both ends of a message must name the same.
   Messenger(std::unique_ptr<netperf::NetPlugin> plugin, int rank, int size, int lanes,
             std::vector<std::string> kinds);
   ~Messenger();
@@ -141,4 +141,4 @@ class Messenger {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_MESSENGER_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_MESSENGER_H_

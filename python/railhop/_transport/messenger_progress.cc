@@ -147,8 +147,8 @@ bool Messenger::Fill(Peer* peer) {
     header.tag = operation->tag;
     header.total = operation->size;
     header.offset = operation->moved;
-    const size_t part = std::min<size_t>(PartBytes(operation->size, lanes_),
-                                         operation->size - operation->moved);
+    const size_t part =
+        std::min<size_t>(PartBytes(operation->size, lanes_), operation->size - operation->moved);
     memcpy(lane.Slot(), &header, sizeof(header));
     if (part > 0) memcpy(lane.Slot() + kHeaderBytes, operation->data + operation->moved, part);
     operation->moved += part;

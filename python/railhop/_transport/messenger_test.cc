@@ -108,17 +108,16 @@ TEST(Messenger, EverybodyWithEverybody_AtOnce) {
   constexpr int kRanks = 4;
   auto ranks = Connected(kRanks, 2);
   const std::vector<uint8_t> sent = Bytes(200'000, 1);
-  std::vector<std::vector<uint8_t>> received(kRanks * kRanks,
-                                             std::vector<uint8_t>(sent.size()));
+  std::vector<std::vector<uint8_t>> received(kRanks * kRanks, std::vector<uint8_t>(sent.size()));
   std::vector<std::pair<int, std::shared_ptr<Operation>>> all;
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
       if (from == to) continue;
       auto& into = received[static_cast<size_t>(from * kRanks + to)];
-      all.emplace_back(from, ranks[static_cast<size_t>(from)]->Send(to, 0, 1, sent.data(),
-                                                                    sent.size()));
-      all.emplace_back(to, ranks[static_cast<size_t>(to)]->Receive(from, 0, 1, into.data(),
-                                                                   into.size()));
+      all.emplace_back(from,
+                       ranks[static_cast<size_t>(from)]->Send(to, 0, 1, sent.data(), sent.size()));
+      all.emplace_back(
+          to, ranks[static_cast<size_t>(to)]->Receive(from, 0, 1, into.data(), into.size()));
     }
   }
   for (const auto& [rank, operation] : all) {

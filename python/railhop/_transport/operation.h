@@ -1,6 +1,6 @@
 // A message under way: what send and receive of Messenger give back.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_OPERATION_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_OPERATION_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_OPERATION_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_OPERATION_H_
 
 #include <atomic>
 #include <cstddef>
@@ -35,4 +35,4 @@ struct Operation {
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_OPERATION_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_OPERATION_H_

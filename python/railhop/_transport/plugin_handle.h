@@ -1,6 +1,6 @@
 // A net plugin, loaded and started, and how its calls fail.
-#ifndef RAILHOP_PYTHON_RAILHOP_TRANSPORT_PLUGIN_HANDLE_H_
-#define RAILHOP_PYTHON_RAILHOP_TRANSPORT_PLUGIN_HANDLE_H_
+#ifndef RAILHOP_PYTHON_RAILHOP__TRANSPORT_PLUGIN_HANDLE_H_
+#define RAILHOP_PYTHON_RAILHOP__TRANSPORT_PLUGIN_HANDLE_H_
 
 #include <memory>
 #include <string>
@@ -21,4 +21,4 @@ void CheckCall(const std::string& call, netperf::NetResult result);
 
 }  // namespace railhop::transport
 
-#endif  // RAILHOP_PYTHON_RAILHOP_TRANSPORT_PLUGIN_HANDLE_H_
+#endif  // RAILHOP_PYTHON_RAILHOP__TRANSPORT_PLUGIN_HANDLE_H_

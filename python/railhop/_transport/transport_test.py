@@ -64,7 +64,7 @@ def test_closed_plugin_says_so() -> None:
 
 
 def test_missing_plugin_is_named() -> None:
-    with pytest.raises(transport.PluginLoadError, match="/no/such/plugin.so"):
+    with pytest.raises(transport.PluginLoadError, match=r"/no/such/plugin\.so"):
         transport.Plugin("/no/such/plugin.so")
 
 
@@ -100,9 +100,7 @@ def test_objects_may_go_in_any_order() -> None:
         kept.test()
 
 
-def ranks(
-    folder: pathlib.Path, size: int, plugin: str, work: Callable[[Group], Any]
-) -> list[Any]:
+def ranks(folder: pathlib.Path, size: int, plugin: str, work: Callable[[Group], Any]) -> list[Any]:
     """Runs `work` in a thread for each rank; their results, or the first exception."""
     results: list[Any] = [None] * size
     problems: list[BaseException] = []
@@ -132,6 +130,7 @@ def all_of_them(group: Group) -> dict[str, Any]:
     talk = Collectives(group, NumpyArrays())
     rank, size = group.rank, group.size
     result: dict[str, Any] = {}
+    array: Any
     for count in (0, 1, 7, 50_001):
         array = numpy.arange(count, dtype=numpy.float64) + rank
         talk.all_reduce(array, "sum")
@@ -216,7 +215,8 @@ import pickle, sys
 sys.path[:0] = {path!r}
 from railhop._transport.group import FolderStore, Group
 import transport_test
-group = Group(int(sys.argv[1]), 2, FolderStore(sys.argv[2]), plugin=transport_test.PLUGIN, timeout_s=60)
+store = FolderStore(sys.argv[2])
+group = Group(int(sys.argv[1]), 2, store, plugin=transport_test.PLUGIN, timeout_s=60)
 assert group.lanes == 4
 result = transport_test.all_of_them(group)
 carried = [row["sent_bytes"] for row in group.report()]
