@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.lib import junit
 
-TIERS = ("unit", "sim", "fabric", "kernel", "gpu")
+TIERS = ("unit", "sim", "torch", "fabric", "kernel", "gpu")
 
 
 @dataclasses.dataclass

@@ -93,6 +93,12 @@ std::vector<py::dict> Report(const Messenger& messenger) {
   return rows;
 }
 
+std::vector<std::pair<int64_t, int64_t>> Dips(const Messenger& messenger) {
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (const Dip& dip : messenger.Dips()) pairs.emplace_back(dip.begin_unix_ns, dip.end_unix_ns);
+  return pairs;
+}
+
 }  // namespace
 
 void BindMessenger(py::module_& module) {
@@ -121,6 +127,7 @@ void BindMessenger(py::module_& module) {
       .def("receive", &ReceiveInto, py::arg("peer"), py::arg("kind"), py::arg("tag"),
            py::arg("address"), py::arg("size"), py::arg("owner") = py::none())
       .def("report", &Report)
+      .def("dips", &Dips)
       .def_property_readonly("closed", &Messenger::closed)
       .def("close", &Messenger::Close, py::arg("goodbye_s") = 2.0,
            py::call_guard<py::gil_scoped_release>());

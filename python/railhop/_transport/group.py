@@ -71,10 +71,10 @@ def plugin_file() -> str:
     return str(paths.plugin_path())
 
 
-def _device_count(path: str) -> int:
+def _device_names(path: str) -> list[str]:
     plugin = Plugin(path)
     try:
-        return len(plugin.devices())
+        return [device.name for device in plugin.devices()]
     finally:
         plugin.close()
 
@@ -106,6 +106,8 @@ class Group:
         self.size = size
         self.timeout_s = timeout_s
         self.plugin = plugin or plugin_file()
+        self.busy_ns = 0  # in waits, of all threads
+        self.devices: list[str] = []
         self._numbers = itertools.count()
         self.messenger: Optional[Messenger] = None
         if size == 1:
@@ -121,7 +123,8 @@ class Group:
 
     def _agree_on_lanes(self, store: Store) -> int:
         """As many as the rank with most devices has: each uses its own in turn."""
-        store.set(f"devices/{self.rank}", str(_device_count(self.plugin)))
+        self.devices = _device_names(self.plugin)
+        store.set(f"devices/{self.rank}", str(len(self.devices)))
         counts = [int(store.get(f"devices/{peer}")) for peer in range(self.size)]
         return min(max(counts), _LANES_MAX)
 
@@ -165,7 +168,8 @@ class Group:
     ) -> None:
         """Until all (peer, operation) are done; if one fails, the others are cancelled."""
         limit = self.timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit
+        start = time.monotonic()
+        deadline = start + limit
         try:
             for peer, operation in operations:
                 if not operation.wait(max(deadline - time.monotonic(), 0.001)):
@@ -182,10 +186,15 @@ class Group:
         finally:
             for _, operation in operations:
                 operation.cancel()
+            self.busy_ns += int((time.monotonic() - start) * 1e9)
 
     def report(self) -> list[dict[str, int]]:
         """Bytes by peer, lane and device."""
         return self.messenger.report() if self.messenger is not None else []
+
+    def dips(self) -> list[tuple[int, int]]:
+        """When bytes were under way and none moved: (begin_unix_ns, end_unix_ns), oldest first."""
+        return self.messenger.dips() if self.messenger is not None else []
 
     def close(self, goodbye_s: float = 2.0) -> None:
         """Waits a little for the others to close too. May be repeated."""

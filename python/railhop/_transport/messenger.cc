@@ -215,4 +215,9 @@ std::vector<LaneReport> Messenger::Report() const {
   return reports_;
 }
 
+std::vector<Dip> Messenger::Dips() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {dips_.begin(), dips_.end()};
+}
+
 }  // namespace railhop::transport

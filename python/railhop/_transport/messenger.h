@@ -39,8 +39,18 @@ struct LaneReport {
   LaneCounts received;
 };
 
+// While bytes were under way nothing moved from `begin` to `end`: a fault, or a network that is
+// held up. A peer that does not ask for its messages makes none, since receives are always posted.
+struct Dip {
+  int64_t begin_unix_ns = 0;
+  int64_t end_unix_ns = 0;
+};
+
 class Messenger {
  public:
+  // Shorter ones are not kept: the processor may have been busy.
+  static constexpr int64_t kDipMin_ns = 50'000'000;
+
   // `lanes` >= 1 connections for each peer and direction, over the plugin's devices in turn.
   // `kinds` are names of what callers do, for messages: both ends of a message must name the same.
   Messenger(std::unique_ptr<netperf::NetPlugin> plugin, int rank, int size, int lanes,
@@ -73,6 +83,8 @@ class Messenger {
   bool closed() const;
 
   std::vector<LaneReport> Report() const;
+  // Of the last ones, oldest first.
+  std::vector<Dip> Dips() const;
 
  private:
   struct Peer {
@@ -113,6 +125,7 @@ class Messenger {
   bool EveryoneLeft() const;
   void EndAll();
   void Idle(int* rounds);
+  void NoteDip(bool moved);
 
   const int rank_;
   const int lanes_;
@@ -125,6 +138,7 @@ class Messenger {
   // The progress thread's.
   WaitingReceives waiting_;
   std::unordered_set<std::shared_ptr<Operation>> active_;
+  int64_t still_since_unix_ns_ = 0;  // 0: nothing is under way
   std::thread thread_;
 
   mutable std::mutex mutex_;
@@ -134,6 +148,7 @@ class Messenger {
   double goodbye_s_ = 0;
   bool ended_ = false;  // the thread takes nothing any more
   std::vector<LaneReport> reports_;
+  std::deque<Dip> dips_;
 
   std::mutex done_mutex_;
   std::condition_variable done_;

@@ -15,6 +15,16 @@ namespace railhop::transport {
 using netperf::kNetSuccess;
 using netperf::NetResult;
 
+namespace {
+
+int64_t UnixNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
 void Messenger::Run() {
   using Clock = std::chrono::steady_clock;
   int idle_rounds = 0;
@@ -28,6 +38,7 @@ void Messenger::Run() {
         moved |= Advance(static_cast<int>(i), &peer);
       }
     }
+    NoteDip(moved);
     if (leaving && (EveryoneLeft() || Clock::now() > deadline)) break;
     if (moved) {
       idle_rounds = 0;
@@ -67,6 +78,30 @@ void Messenger::Idle(int* rounds) {
   }
   const timespec pause = {0, *rounds < 4000 ? 50'000 : 500'000};
   nanosleep(&pause, nullptr);
+}
+
+void Messenger::NoteDip(bool moved) {
+  constexpr size_t kKept = 1024;
+  const auto sending = [this] {
+    for (const Peer& peer : peers_) {
+      if (peer.broken) continue;
+      for (const auto& lane : peer.sends) {
+        if (!lane->idle()) return true;
+      }
+    }
+    return false;
+  };
+  if (!moved && sending()) {
+    if (still_since_unix_ns_ == 0) still_since_unix_ns_ = UnixNs();
+    return;
+  }
+  if (still_since_unix_ns_ == 0) return;
+  const Dip dip = {still_since_unix_ns_, UnixNs()};
+  still_since_unix_ns_ = 0;
+  if (dip.end_unix_ns - dip.begin_unix_ns < kDipMin_ns) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (dips_.size() == kKept) dips_.pop_front();
+  dips_.push_back(dip);
 }
 
 bool Messenger::TakeSubmissions() {

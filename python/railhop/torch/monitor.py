@@ -1,0 +1,216 @@
+"""Step times, dips of communication and failover episodes, side by side.
+
+A step that took long is put next to what the network did meanwhile: how many bytes went over each
+device, when bytes were under way and none moved (a dip), and which episodes of failover began or
+ended. One JSON object a line for each step, and scalars for TensorBoard if wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Optional, TextIO, Union
+
+import railhop
+from railhop.errors import Error
+from railhop.torch.process_group import groups
+
+__all__ = ["Step", "StepMonitor"]
+
+
+@dataclasses.dataclass
+class Step:
+    """What a line of the file holds.
+
+    communication_ns: how long the backend `railhop` waited for others, 0 with another backend.
+    device_bytes: device -> bytes sent and received by this process's plugin.
+    dips: (begin_unix_ns, end_unix_ns). episodes: those that began or ended in this step.
+    """
+
+    number: int
+    begin_unix_ns: int
+    duration_ns: int
+    communication_ns: int = 0
+    device_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
+    dips: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    episodes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def dip_ns(self) -> int:
+        return sum(end - begin for begin, end in self.dips)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "dip_ns": self.dip_ns}
+
+
+class _Network:
+    """What is known of the network in this process, whichever way its plugin is driven."""
+
+    def device_bytes(self) -> dict[str, int]:
+        """Since the start: of the backend railhop's groups, or else of the plugin's ports."""
+        totals: dict[str, int] = {}
+        for group in groups():
+            for lane in group.group.report():
+                names = group.group.devices
+                name = names[lane["device"]] if lane["device"] < len(names) else str(lane["device"])
+                totals.setdefault(name, 0)
+                totals[name] += lane["sent_bytes"] + lane["received_bytes"]
+        if totals:
+            return totals
+        for port in getattr(self._ask("stats"), "ports", []):
+            totals[port.name] = port.sent_bytes + port.received_bytes
+        return totals
+
+    def busy_ns(self) -> int:
+        return sum(group.group.busy_ns for group in groups())
+
+    def dips(self, since_unix_ns: int) -> list[tuple[int, int]]:
+        found = {dip for group in groups() for dip in group.group.dips()}
+        return sorted(dip for dip in found if dip[1] > since_unix_ns)
+
+    def episodes(self, since_unix_ns: int) -> list[dict[str, Any]]:
+        """Those that are open, or ended after that."""
+        found = []
+        for episode in getattr(self._ask("health"), "episodes", []):
+            if not episode.end_unix_ns or episode.end_unix_ns > since_unix_ns:
+                found.append(episode.to_dict())
+        return found
+
+    def _ask(self, operation: str) -> Any:
+        """The plugin's answer; None if it is not in this process, or knows no such question."""
+        call = getattr(railhop, operation, None)
+        if call is None:
+            return None
+        try:
+            return call()
+        except Error:
+            return None
+
+
+def _writer(folder: str) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise RuntimeError(
+            f"tensorboard={folder!r} needs TensorBoard: pip install tensorboard ({error})"
+        ) from error
+    return SummaryWriter(folder)
+
+
+class StepMonitor:
+    """Writes one line for each step.
+
+    with StepMonitor("steps.jsonl", tensorboard="runs/1") as monitor:
+        for batch in batches:
+            with monitor.step() as step:
+                step.values["loss"] = train(batch)
+
+    Or, in a loop that is not yours: `monitor.hook(optimizer)` ends a step with each of the
+    optimizer's.
+    """
+
+    def __init__(
+        self,
+        path: Union[str, pathlib.Path, TextIO, None] = None,
+        *,
+        tensorboard: Optional[str] = None,
+    ) -> None:
+        """Args:
+        path: file that lines are added to, or an open one; None keeps them in `steps` only.
+        tensorboard: folder for its events; needs the package tensorboard.
+        """
+        self.steps: list[Step] = []
+        self._network = _Network()
+        self._tensorboard = _writer(tensorboard) if tensorboard else None
+        self._own = isinstance(path, (str, pathlib.Path))
+        self._file: Optional[TextIO] = None
+        if isinstance(path, (str, pathlib.Path)):
+            self._file = open(path, "a", encoding="utf-8")
+        elif path is not None:
+            self._file = path
+        self._handles: list[Any] = []
+        self._before: dict[str, int] = {}
+
+    def __enter__(self) -> StepMonitor:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be repeated."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+            self._tensorboard = None
+        if self._own and self._file is not None:
+            self._file.close()
+        self._file = None
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[Step]:
+        """One step; `values` of what it gives is written with it. Written also if it raises."""
+        step = self._begin()
+        start = time.monotonic_ns()
+        try:
+            yield step
+        finally:
+            step.duration_ns = time.monotonic_ns() - start
+            self._end(step)
+
+    def hook(self, optimizer: Any) -> None:
+        """Each step of the optimizer ends one of the monitor, and begins the next."""
+        state = {"step": self._begin(), "start": time.monotonic_ns()}
+
+        def ended(*_: Any) -> None:
+            now = time.monotonic_ns()
+            state["step"].duration_ns = now - state["start"]
+            self._end(state["step"])
+            state["step"], state["start"] = self._begin(), now
+
+        self._handles.append(optimizer.register_step_post_hook(ended))
+
+    def _begin(self) -> Step:
+        step = Step(len(self.steps), time.time_ns(), 0)
+        self._before = self._network.device_bytes()
+        step.communication_ns = -self._network.busy_ns()
+        return step
+
+    def _end(self, step: Step) -> None:
+        step.number = len(self.steps)
+        step.communication_ns += self._network.busy_ns()
+        for device, count in self._network.device_bytes().items():
+            step.device_bytes[device] = count - self._before.get(device, 0)
+        step.dips = self._network.dips(step.begin_unix_ns)
+        step.episodes = self._network.episodes(step.begin_unix_ns)
+        self.steps.append(step)
+        if self._file is not None:
+            self._file.write(json.dumps(step.to_dict()) + "\n")
+            self._file.flush()
+        if self._tensorboard is not None:
+            self._to_tensorboard(step)
+
+    def _to_tensorboard(self, step: Step) -> None:
+        scalars = {
+            "railhop/step_ms": step.duration_ns / 1e6,
+            "railhop/communication_ms": step.communication_ns / 1e6,
+            "railhop/dip_ms": step.dip_ns / 1e6,
+            "railhop/episodes": float(len(step.episodes)),
+            **{f"railhop/bytes/{name}": float(n) for name, n in step.device_bytes.items()},
+            **step.values,
+        }
+        for name, value in scalars.items():
+            self._tensorboard.add_scalar(name, value, step.number)
