@@ -181,10 +181,10 @@ class Compare:
         anyone = torch.empty(3)
         if self.rank == 0:
             for _ in range(self.size - 1):
-                source = dist.recv(anyone)
+                source = dist.recv(anyone, tag=9)
                 self.equal("recv from anyone", anyone, torch.full((3,), float(source)))
         else:
-            dist.send(torch.full((3,), float(self.rank)), 0)
+            dist.send(torch.full((3,), float(self.rank)), 0, tag=9)
         both = [
             dist.P2POp(dist.isend, numbers[4], after),
             dist.P2POp(dist.irecv, mine[4].zero_(), before),

@@ -1,0 +1,100 @@
+"""Ordinary DDP and FSDP2 scripts over the fabric: with faults the loss is the same to the last bit."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pytest
+
+from integration.torch.job import TorchJob
+
+STEPS = 30
+
+
+@functools.lru_cache(maxsize=None)
+def undisturbed(kind: str, size: int) -> list[list[str]]:
+    """The losses of a run without faults, in which nothing is said."""
+    with TorchJob("train.py", "--kind", kind, "--steps", str(STEPS), size=size) as job:
+        losses = job.losses()
+        assert "NCCL WARN" not in job.text(), job.show()
+    assert all(len(one) == STEPS for one in losses)
+    first, last = (float.fromhex(losses[0][index]) for index in (0, -1))
+    assert last < 0.9 * first, "it learns nothing"
+    return losses
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_two_runs_are_equal(kind: str) -> None:
+    with TorchJob("train.py", "--kind", kind, "--steps", str(STEPS)) as job:
+        assert job.losses() == undisturbed(kind, 2), job.show()
+
+
+def test_fsdp_learns_what_ddp_learns() -> None:
+    """Up to rounding: they add up gradients in another order."""
+    for ddp, fsdp in zip(undisturbed("ddp", 2), undisturbed("fsdp", 2)):
+        for one, other in zip(ddp, fsdp):
+            assert float.fromhex(one) == pytest.approx(float.fromhex(other), rel=1e-3)
+
+
+DOWN = "alpha/mlx5_1 down after 150 messages for 700ms"
+REMOVED = "beta/mlx5_2 remove after 150 messages"
+SILENT = "alpha/mlx5_0 blackhole after 150 messages for 900ms"
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "fault"),
+    [
+        ("ddp", 2, DOWN),
+        ("ddp", 2, REMOVED),
+        ("ddp", 2, SILENT),
+        ("ddp", 4, REMOVED),
+        ("fsdp", 2, DOWN),
+        ("fsdp", 2, REMOVED),
+        ("fsdp", 4, DOWN),
+    ],
+)
+def test_loss_is_equal_whatever_fails(kind: str, size: int, fault: str) -> None:
+    with TorchJob(
+        "train.py", "--kind", kind, "--steps", str(STEPS), size=size, faults=[fault]
+    ) as job:
+        losses = job.losses()
+        assert job.episodes(), job.show()
+        assert losses == undisturbed(kind, size), job.show()
+
+
+def test_without_failover_the_job_dies_and_says_why() -> None:
+    fault = "alpha/mlx5_1 down after 150 messages"
+    env = {"RAILHOP_FAILOVER": "0", "NCCL_IB_TIMEOUT": "12", "NCCL_IB_RETRY_CNT": "3"}
+    with TorchJob("train.py", "--steps", "1000", faults=[fault], env=env) as job:
+        statuses = job.join()
+        assert 0 not in statuses, job.show()
+        assert "PeerError" in job.text(), job.show()
+        assert "sending to rank" in job.text() or "has closed its group" in job.text()
+
+
+def test_peer_that_dies_ends_the_job_and_is_named() -> None:
+    with TorchJob("train.py", "--steps", "100000") as job:
+        job.wait_step(5)
+        job.processes[1].kill()
+        statuses = job.join()
+        assert statuses[0] not in (0, None), job.show()
+        assert "rank 1" in job.text(), job.show()
+
+
+def test_monitor_shows_step_dip_and_episode_together() -> None:
+    fault = "alpha/mlx5_0 blackhole after 150 messages for 900ms"
+    with TorchJob(
+        "train.py", "--steps", str(STEPS), "--monitor", "{folder}/steps.jsonl", faults=[fault]
+    ) as job:
+        job.succeed()
+        text = (job.folder / "steps.jsonl").read_text(encoding="utf-8")
+    steps = [json.loads(line) for line in text.splitlines()]
+    assert [one["number"] for one in steps] == list(range(STEPS))
+    assert all(one["duration_ns"] > 0 and one["communication_ns"] > 0 for one in steps)
+    devices = {f"mlx5_{index}" for index in range(4)}
+    assert all(set(one["device_bytes"]) == devices for one in steps), steps[0]
+    hit = [one for one in steps if one["dips"]]
+    assert hit, text
+    worst = max(steps, key=lambda one: int(one["duration_ns"]))
+    assert worst["dip_ns"] > 0, text
