@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import railhop.torch  # noqa: F401
 import torch
 import torch.distributed as dist
 
-import railhop.torch  # noqa: F401
-
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 7), (4, 0, 2), (33_000,), (401, 97))
+SHAPES: Sequence[tuple[int, ...]] = ((), (0,), (1,), (5,), (3, 7), (4, 0, 2), (33_000,), (401, 97))
 
 
 class Compare:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from integration.torch.job import TorchJob
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_every_collective_equals_gloo(size: int) -> None:
-    with TorchJob("collectives.py", size=size) as job:
+def test_every_collective_equals_gloo() -> None:
+    with TorchJob("collectives.py", size=3) as job:
         for lines in job.succeed():
             assert lines[-1]["compared"] > 2000, job.show()
-        assert "NCCL WARN" not in job.text(), job.show()
 
 
 def test_hosts_with_unequal_numbers_of_nics() -> None:

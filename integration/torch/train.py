@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -52,8 +53,9 @@ def force_failover() -> None:
     """From inside the job, as an operator's script would: the first port is to be left."""
     import railhop  # noqa: PLC0415
 
-    port = railhop.health().ports[0].name
-    railhop.force_failover(port, mode="now")
+    plugin: Any = railhop
+    port = plugin.health().ports[0].name
+    plugin.force_failover(port, mode="now")
 
 
 def main() -> int:
@@ -69,7 +71,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     if args.backend == "railhop":
-        import railhop.torch  # noqa: F401, PLC0415
+        import railhop.torch  # noqa: PLC0415
     dist.init_process_group(args.backend)
     rank = dist.get_rank()
     torch.manual_seed(7)

@@ -79,31 +79,42 @@ def run_pass(one: Pass, targets: list[str], options: list[str]) -> Report:
     return Report(one.name, found, time.monotonic() - start)
 
 
-def need_guests(targets: list[str]) -> bool:
-    """Whether tests with guests are among these targets."""
-    query = f"attr(tags, kernel, tests(set({' '.join(targets)})))"
+def has_tests(tag: str, targets: list[str]) -> bool:
+    """Whether tests with this tag are among these targets."""
+    query = f"attr(tags, {tag}, tests(set({' '.join(targets)})))"
     try:
         return bool(workspace.bazel_output("query", query).strip())
     except subprocess.CalledProcessError:
         return False  # The run itself will say what is wrong with them.
 
 
-def build_guest_kernel(targets: list[str]) -> tuple[list[str], list[Report]]:
-    """Bazel's options for tests with guests; a report if there is no kernel for them.
+def prepare(
+    tag: str, tool: str, variable: str, targets: list[str]
+) -> tuple[list[str], list[Report]]:
+    """Bazel's options for tests with this tag, which need what `tool` makes; a report if not.
 
-    Built outside Bazel, which would build it again for every checkout: it takes minutes once.
+    Made outside Bazel, which would make it again for every checkout: it takes minutes once. The
+    tool prints where it is.
     """
-    if not need_guests(targets):
+    if not has_tests(tag, targets):
         return [], []
-    workspace.say("guest kernel: tools/uml build")
+    workspace.say(tool)
     start = time.monotonic()
+    command = tool.split()
     done = subprocess.run(
-        [workspace.ROOT / "tools/uml", "build"], check=False, stdout=subprocess.PIPE, text=True
+        [workspace.ROOT / command[0], *command[1:]], check=False, stdout=subprocess.PIPE, text=True
     )
     if done.returncode == 0:
-        return [f"--test_env=RAILHOP_UML_KERNEL={done.stdout.strip()}"], []
-    outcome = _failed("tools/uml build", "kernel", f"ended with status {done.returncode}")
-    return [], [Report("kernel", [outcome], time.monotonic() - start)]
+        return [f"--test_env={variable}={done.stdout.strip()}"], []
+    outcome = _failed(tool, tag, f"ended with status {done.returncode}")
+    return [], [Report(tag, [outcome], time.monotonic() - start)]
+
+
+def prepare_all(targets: list[str]) -> tuple[list[str], list[Report]]:
+    """The guests' kernel, and the environment with torch."""
+    options, reports = prepare("kernel", "tools/uml build", "RAILHOP_UML_KERNEL", targets)
+    more, failed = prepare("torch", "tools/lib/torch_env.sh", "RAILHOP_TORCH_PYTHON", targets)
+    return options + more, reports + failed
 
 
 def run_check() -> Report:
@@ -212,8 +223,8 @@ def main() -> int:
     # CI always runs the plain tests. With a sanitizer, which takes several times as long, an
     # unchanged test's result may come from the cache.
     options = ["--nocache_test_results"] if workspace.in_ci() else []
-    kernel_options, reports = build_guest_kernel(args.targets)
-    reports.append(run_pass(PLAIN, args.targets, [*options, *kernel_options]))
+    prepared, reports = prepare_all(args.targets)
+    reports.append(run_pass(PLAIN, args.targets, [*options, *prepared]))
     if not args.quick:
         reports.append(run_check())
         reports.append(run_products())

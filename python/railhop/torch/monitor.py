@@ -14,7 +14,7 @@ import pathlib
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Optional, TextIO, Union
+from typing import Any, Optional, TextIO
 
 import railhop
 from railhop.errors import Error
@@ -117,7 +117,7 @@ class StepMonitor:
 
     def __init__(
         self,
-        path: Union[str, pathlib.Path, TextIO, None] = None,
+        path: str | pathlib.Path | TextIO | None = None,
         *,
         tensorboard: Optional[str] = None,
     ) -> None:
@@ -129,11 +129,11 @@ class StepMonitor:
         self._network = _Network()
         self._tensorboard = _writer(tensorboard) if tensorboard else None
         self._own = isinstance(path, (str, pathlib.Path))
-        self._file: Optional[TextIO] = None
-        if isinstance(path, (str, pathlib.Path)):
-            self._file = open(path, "a", encoding="utf-8")
-        elif path is not None:
-            self._file = path
+        self._file: Optional[TextIO] = (
+            pathlib.Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+            if isinstance(path, (str, pathlib.Path))
+            else path
+        )
         self._handles: list[Any] = []
         self._before: dict[str, int] = {}
 
@@ -173,13 +173,14 @@ class StepMonitor:
 
     def hook(self, optimizer: Any) -> None:
         """Each step of the optimizer ends one of the monitor, and begins the next."""
-        state = {"step": self._begin(), "start": time.monotonic_ns()}
+        step, start = self._begin(), time.monotonic_ns()
 
         def ended(*_: Any) -> None:
+            nonlocal step, start
             now = time.monotonic_ns()
-            state["step"].duration_ns = now - state["start"]
-            self._end(state["step"])
-            state["step"], state["start"] = self._begin(), now
+            step.duration_ns = now - start
+            self._end(step)
+            step, start = self._begin(), now
 
         self._handles.append(optimizer.register_step_post_hook(ended))
 
@@ -201,9 +202,10 @@ class StepMonitor:
             self._file.write(json.dumps(step.to_dict()) + "\n")
             self._file.flush()
         if self._tensorboard is not None:
-            self._to_tensorboard(step)
+            self._show(self._tensorboard, step)
 
-    def _to_tensorboard(self, step: Step) -> None:
+    @staticmethod
+    def _show(writer: Any, step: Step) -> None:
         scalars = {
             "railhop/step_ms": step.duration_ns / 1e6,
             "railhop/communication_ms": step.communication_ns / 1e6,
@@ -213,4 +215,4 @@ class StepMonitor:
             **step.values,
         }
         for name, value in scalars.items():
-            self._tensorboard.add_scalar(name, value, step.number)
+            writer.add_scalar(name, value, step.number)

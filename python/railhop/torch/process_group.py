@@ -1,8 +1,8 @@
 """The c10d backend `railhop`: CPU tensors over the plugin's own ABI.
 
-It is for rehearsals: scripts of DDP or FSDP run unchanged but for the backend's name, without a GPU,
-over a software fabric whose links can be made to fail. The results are the same to the last bit,
-with faults and without (railhop._transport.collectives says why).
+It is for rehearsals: scripts of DDP or FSDP run unchanged but for the backend's name, without a
+GPU, over a software fabric whose links can be made to fail. The results are the same to the last
+bit, with faults and without (railhop._transport.collectives says why).
 """
 
 from __future__ import annotations

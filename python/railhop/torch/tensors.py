@@ -1,4 +1,4 @@
-"""Torch's tensors for railhop._transport.collectives: flat views of them, and reduction in order."""
+"""Torch's tensors for railhop._transport.collectives: flat views, and reduction in order."""
 
 from __future__ import annotations
 

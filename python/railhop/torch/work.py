@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import queue
 import threading
@@ -148,10 +149,8 @@ class MessageWork(Work):
         future = base.then(outcome)
 
         def run() -> None:
-            try:
+            with contextlib.suppress(BaseException):  # outcome raises it
                 self.wait()
-            except BaseException:  # outcome raises it
-                pass
             base.set_result(None)
 
         threading.Thread(target=run, name="railhop-message", daemon=True).start()
