@@ -91,6 +91,7 @@ def test_what_users_need_is_there(wheel: zipfile.ZipFile) -> None:
         "railhop/lib/fabric/railhop-fabric",
         "railhop/lib/netperf/railhop-netperf",
         "railhop/lib/topologies/two-hosts-4nic.topology",
+        "railhop/_native.pyi",
         "railhop/testing/fabric/native.pyi",
     ):
         assert needed in names

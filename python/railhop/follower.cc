@@ -1,0 +1,45 @@
+#include "python/railhop/follower.h"
+
+#include <utility>
+
+#include "cc/admin/requests.h"
+#include "python/railhop/bind.h"
+
+namespace railhop::python {
+namespace {
+
+constexpr double kForeverS = 1e6;
+
+}  // namespace
+
+Follower::Follower(Handle handle, int64_t after, std::optional<double> timeout_s)
+    : handle_(std::move(handle)), after_(after), timeout_s_(timeout_s) {
+  if (timeout_s) Nanoseconds(*timeout_s, "timeout_s");
+}
+
+std::optional<admin::Event> Follower::Next() {
+  while (ready_.empty()) {
+    admin::EventList list;
+    try {
+      list = handle_.Events(after_, admin::kEventsDefault, timeout_s_.value_or(kForeverS));
+    } catch (py::error_already_set& error) {
+      // A process that has ended has no more events; one that was never there is an error.
+      const py::object stale = py::module_::import("railhop.errors").attr("StaleSocketError");
+      const py::object missing = py::module_::import("railhop.errors").attr("NotFoundError");
+      if (heard_ && (error.matches(stale) || error.matches(missing))) return std::nullopt;
+      throw;
+    }
+    heard_ = true;
+    gone_ += list.gone;
+    if (list.events.empty() && timeout_s_) return std::nullopt;
+    for (admin::Event& event : list.events) {
+      after_ = static_cast<int64_t>(event.serial);
+      ready_.push_back(std::move(event));
+    }
+  }
+  admin::Event event = std::move(ready_.front());
+  ready_.pop_front();
+  return event;
+}
+
+}  // namespace railhop::python
