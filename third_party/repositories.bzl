@@ -2,7 +2,7 @@
 
 load("//third_party:deb.bzl", "deb_installed_repository", "deb_source_repository")
 load("//third_party:interpreters.bzl", "interpreters_repository")
-load("//third_party:venv.bzl", "venv_package_repository", "venv_python_repository")
+load("//third_party:venv.bzl", "venv_package_repository", "venv_python_repository", "wheelhouse_repository")
 
 def railhop_repositories():
     """Declares every dependency. None of them is downloaded by Bazel."""
@@ -64,6 +64,7 @@ def railhop_repositories():
         },
     )
     venv_python_repository(name = "railhop_venv")
+    wheelhouse_repository(name = "wheelhouse")
     interpreters_repository(
         name = "interpreters",
         find = "//third_party/python:find_interpreters.py",

@@ -1,4 +1,5 @@
-"""Repository rules that point into .venv, which tools/setup makes from the pinned requirements.
+"""Repository rules that point into .venv and .wheelhouse, which tools/setup makes from pinned
+requirements.
 
 .venv is a symlink to an environment whose folder is named by the hash of its requirements, so the
 paths that get into Bazel's cache are the same in every checkout and change when a requirement does.
@@ -50,4 +51,25 @@ venv_package_repository = repository_rule(
     },
     local = True,
     doc = "Links files of a Python package that carries C++ headers.",
+)
+
+def _wheelhouse_repository_impl(rctx):
+    link = rctx.path(Label("//:WORKSPACE")).dirname.get_child(".wheelhouse")
+    if not link.exists:
+        fail(".wheelhouse not found: run tools/setup")
+    for entry in link.realpath.readdir():
+        if entry.basename.endswith(".whl"):
+            rctx.symlink(entry, entry.basename)
+    rctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % rctx.name)
+    rctx.file("BUILD.bazel", """filegroup(
+    name = "wheelhouse",
+    srcs = glob(["*.whl"]),
+    visibility = ["//visibility:public"],
+)
+""")
+
+wheelhouse_repository = repository_rule(
+    implementation = _wheelhouse_repository_impl,
+    local = True,
+    doc = "Wheels of everything that ours depends on.",
 )

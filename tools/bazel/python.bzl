@@ -1,7 +1,7 @@
 """Python macros: pybind11 extension modules and pytest tests."""
 
 load("@interpreters//:interpreters.bzl", "INTERPRETERS")
-load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
 load("@rules_python//python:defs.bzl", "py_library", "py_test")
 
 # The version that .venv has: what is built for it serves its wheel too.
@@ -28,7 +28,14 @@ def _extension(name, headers, deps, **kwargs):
         **kwargs
     )
 
-def pybind_extension(name, srcs, deps = [], visibility = None, tags = [], **kwargs):
+def pybind_extension(
+        name,
+        srcs,
+        deps = [],
+        in_one = False,
+        visibility = None,
+        tags = [],
+        **kwargs):
     """NAME.so, importable as a module of this package, and py_library NAME around it.
 
     The version script hides all but the module's entry: else symbols of a library linked in would
@@ -40,6 +47,8 @@ def pybind_extension(name, srcs, deps = [], visibility = None, tags = [], **kwar
       srcs: sources, all that include Python.h: they are compiled for each Python. One of them has
         PYBIND11_MODULE, whose first argument is `name`.
       deps: cc_library targets, without Python.h.
+      in_one: compile all sources as one for the other Pythons, a fifth of the time; names in their
+        unnamed namespaces must differ.
       visibility: of all.
       tags: of all.
       **kwargs: passed to cc_binary.
@@ -58,11 +67,28 @@ def pybind_extension(name, srcs, deps = [], visibility = None, tags = [], **kwar
         data = [name + ".so"],
         visibility = visibility,
     )
+    other_srcs = srcs
+    if in_one:
+        sources = [src for src in srcs if src.endswith(".cc")]
+        native.genrule(
+            name = name + "_in_one",
+            outs = [name + "_in_one.cc"],
+            cmd = "printf '%s\\n' > $@" % "\\n".join([
+                "#include \"%s/%s\"" % (native.package_name(), src)
+                for src in sources
+            ]),
+        )
+        cc_library(
+            name = name + "_sources",
+            textual_hdrs = srcs,
+        )
+        other_srcs = [name + "_in_one.cc"]
+        deps = deps + [name + "_sources"]
     for one in INTERPRETERS:
         if one["tag"] != _OWN_TAG:
             _extension(
                 name = "%s.%s.so" % (name, one["tag"]),
-                srcs = srcs,
+                srcs = other_srcs,
                 deps = deps,
                 headers = "@interpreters//:%s_headers" % one["tag"],
                 visibility = visibility,

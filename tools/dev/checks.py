@@ -14,6 +14,7 @@ from tools.dev import house, knobs, layers, tidy
 from tools.lib import junit, mutants, workspace
 
 ROOT = workspace.ROOT
+PYRIGHT = "node_modules/pyright/index.js"
 BUILDIFIER = "node_modules/@bazel/buildifier/buildifier-linux_amd64"
 
 
@@ -106,6 +107,11 @@ def _mypy(files: list[str]) -> list[str]:
     )
 
 
+def _pyright(_files: list[str]) -> list[str]:
+    """The types that users see, as editors see them; which files: pyproject.toml."""
+    return _tool(["node", PYRIGHT, "--warnings", "--pythonpath", ".venv/bin/python3"], ["-p", "."])
+
+
 def _shellcheck(files: list[str]) -> list[str]:
     return _tool(["shellcheck", "-x"], shell_files(files))
 
@@ -115,6 +121,7 @@ CHECKS = (
     Check("buildifier", _buildifier),
     Check("ruff", _ruff),
     Check("mypy", _mypy),
+    Check("pyright", _pyright),
     Check("shellcheck", _shellcheck),
     Check("layers", lambda files: layers.check_tree(ROOT, files)),
     Check("house", lambda files: house.check_tree(ROOT, files)),
