@@ -35,6 +35,7 @@ from railhop.errors import (
     StaleSocketError,
 )
 from railhop.exports import environment
+from railhop.forced import drill
 from railhop.version import __version__
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ __all__ = [
     "__version__",
     "attach",
     "config",
+    "drill",
     "environment",
     "events",
     "fail_back",
