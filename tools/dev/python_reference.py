@@ -11,16 +11,19 @@ import types
 from collections.abc import Callable, Iterator
 
 import railhop
+
 from tools.dev import native_stub
 
 _HEAD = """\
 # The Python API
 
-Made from the docstrings: `bazel run //tools/dev:python_reference`. How to use it: `docs/operating/python.md`.
+Made from the docstrings: `bazel run //tools/dev:python_reference`. How to use it:
+`docs/operating/python.md`.
 
-`import railhop` has everything here. The calls act on this process, whose plugin NCCL has loaded; `attach` gives the same
-calls for another process of this node. Calls that wait let other threads run, and may be made from any. Results do not
-change once they are made. Names carry units: `_unix_ns` is the wall clock and `_ns` a duration, both in nanoseconds.
+`import railhop` has everything here. The calls act on this process, whose plugin NCCL has loaded;
+`attach` gives the same calls for another process of this node. Calls that wait let other threads
+run, and may be made from any. Results do not change once they are made. Names carry units:
+`_unix_ns` is the wall clock and `_ns` a duration, both in nanoseconds.
 """
 
 _CALLS = ("health", "stats", "events", "follow", "config", "force_failover", "fail_back", "hold",
@@ -80,6 +83,8 @@ def _signature(name: str, value: Callable[..., object]) -> str:
     # What is annotated is a text here.
     said = re.sub(r": '([^']*)'", r": \1", said)
     said = re.sub(r"-> '([^']*)'", r"-> \1", said)
+    if inspect.isclass(value):
+        said = said.removesuffix(" -> None")
     return name + said.replace("(self, ", "(").replace("(self)", "()")
 
 
@@ -164,8 +169,8 @@ def page() -> str:
         parts.extend(_call(f"paths.{name}", getattr(railhop.paths, name), "####"))
     parts.append("## Results\n")
     parts.append(
-        "Each has `to_dict()`: all of it as plain values, which `json` can write, and a `repr` that "
-        "leaves out\nwhat is zero, empty or not known.\n"
+        "Each has `to_dict()`: all of it as plain values, which `json` can write, and a `repr`\n"
+        "that leaves out what is zero, empty or not known.\n"
     )
     for name in results:
         parts.extend(_record(name, getattr(railhop, name)))
