@@ -19,6 +19,9 @@ constexpr uint8_t kSendMarkerPosted = 4;
 constexpr uint8_t kSendMarkerSeen = 8;
 constexpr uint8_t kReceiveMarkerPosted = 16;
 constexpr uint8_t kReceiveMarkerSeen = 32;
+// Of a lane that is fenced:
+constexpr uint8_t kCounted = 64;   // its traffic is in past_traffic_
+constexpr uint8_t kCarried = 128;  // something was posted to it
 
 // Faults that wait to be taken: each lane has one, so more are requests for cover, which repeat.
 constexpr size_t kFaultsMax = 512;
@@ -231,12 +234,37 @@ void Connection::Observe(std::vector<LaneView>* views) {
                       .remote_slot = lane.remote_device,
                       .physical = lane.physical,
                       .qp_number = NumberOf(lane),
-                      .posted = lane.posted,
+                      .posted = PostedOn(lane),
                       .progressed = progress,
                       .arrived = lane.arrived,
                       .outstanding = lane.outstanding,
                       .owed = lane.outstanding > lane.unsignalled && IsLive(lane)});
   }
+}
+
+void Connection::CountLane(const Lane& lane, std::vector<PortTraffic>* ports) const {
+  const uint64_t messages = has_receives() ? lane.arrived : PostedOn(lane);
+  if (messages == 0) return;
+  auto at = std::lower_bound(
+      ports->begin(), ports->end(), int{lane.physical},
+      [](const PortTraffic& port, int physical) { return port.physical < physical; });
+  if (at == ports->end() || at->physical != lane.physical) {
+    at = ports->insert(at, {.physical = lane.physical});
+  }
+  at->bytes += lane.bytes;
+  at->messages += messages;
+}
+
+Traffic Connection::CountTraffic() const {
+  Traffic traffic;
+  ConnectionGuard guard(&lock_);
+  traffic.transfers = next_sequence_ - kFirstSequence;
+  traffic.ports = past_traffic_;
+  for (const Lane& lane : lanes_) {
+    traffic.outstanding += lane.outstanding;
+    if ((lane.fence & kCounted) == 0) CountLane(lane, &traffic.ports);
+  }
+  return traffic;
 }
 
 // ---- Devices and lanes that come.
@@ -287,7 +315,7 @@ bool Connection::AddLane(uint32_t index, Lane* lane) {
     const Lane& old = lanes_[index];
     // The sender's stripes name places: one is free once the records have been compared, or if it
     // never carried anything.
-    const bool compared = has_receives() || old.posted == 0;
+    const bool compared = has_receives() || (old.fence & kCarried) == 0;
     if (IsLive(old) || (old.state == LaneState::kFenced && !compared)) return false;
   }
   Start(lane, index);
@@ -369,7 +397,8 @@ void Connection::SetFenced(uint32_t index) {
   Lane& lane = lanes_[index];
   lane.state = LaneState::kFenced;
   lane.live_epoch = kNotLive;
-  lane.fence = 0;
+  CountLane(lane, &past_traffic_);
+  lane.fence = static_cast<uint8_t>(kCounted | (PostedOn(lane) != 0 ? kCarried : 0));
   lane.outstanding = lane.unsignalled = 0;
   if (!HasLiveLane(lane.local_device)) {
     slot_physical_[lane.local_device] = kNoDevice;

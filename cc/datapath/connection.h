@@ -144,6 +144,9 @@ class Connection {
   // did not ask for a completion gets a no-op behind it if two calls in a row see no progress.
   void Observe(std::vector<LaneView>* lanes);
 
+  // What it has moved so far, fenced lanes included. Does not poll.
+  Traffic CountTraffic() const;
+
   // A device for new lanes, in a slot that has no lanes, or none that is not fenced. What was in
   // the slot before is left in *device: the caller destroys it where that may hang. False: the slot
   // is in use or beyond kDevicesMax - 1, or (receiver, another physical device than before) entries
@@ -244,6 +247,9 @@ class Connection {
 
   // Posts what is missing of the markers; what does not fit yet is posted next time.
   void PostMarkers(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Adds the lane's counts to those of its port.
+  void CountLane(const Lane& lane, std::vector<PortTraffic>* ports) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // Destroyed: nothing of it counts from now on.
   void SetFenced(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool HasLiveLane(uint32_t slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
@@ -309,6 +315,8 @@ class Connection {
   std::vector<ConnectionDevice> devices_ ABSL_GUARDED_BY(lock_);
   PeerMemory peer_ ABSL_GUARDED_BY(lock_);
   uint64_t stale_completions_ ABSL_GUARDED_BY(lock_) = 0;
+  // Of lanes that were fenced.
+  std::vector<PortTraffic> past_traffic_ ABSL_GUARDED_BY(lock_);
   Outcome failed_ ABSL_GUARDED_BY(lock_) = Outcome::kOk;
   bool doomed_ ABSL_GUARDED_BY(lock_) = false;  // a fatal fault: nothing is posted any more
 

@@ -44,8 +44,8 @@ struct alignas(64) Lane {
   uint32_t live_epoch = 0;     // low 16 bits of the epoch, as in WorkId; kNotLive once it is fenced
   uint32_t outstanding = 0;    // sender: stripes; receiver: writes of entries and no-ops
   uint64_t work_id = 0;        // PackWorkId of place and epoch, and zeros
-  uint64_t posted = 0;         // messages of this end
-  uint64_t completed = 0;      // successful completions of them
+  uint64_t bytes = 0;          // sender: posted, also again; receiver: arrived
+  uint64_t completed = 0;      // successful completions of messages of this end
   uint64_t arrived = 0;        // receiver: stripes
   uint32_t last_progress = 0;  // low bits, as of the last Observe
   uint8_t unsignalled = 0;     // receiver: writes since the last that asked for a completion
@@ -55,6 +55,9 @@ struct alignas(64) Lane {
   uint8_t idle_looks = 0;
 };
 inline constexpr uint32_t kNotLive = 0x10000;
+// Messages of this end that were posted, of a lane that is not fenced: those that ended in error
+// stay outstanding.
+inline uint64_t PostedOn(const Lane& lane) { return lane.completed + lane.outstanding; }
 static_assert(sizeof(Lane) == 64);
 
 }  // namespace railhop::datapath

@@ -75,6 +75,25 @@ struct LaneView {
   bool owed = false;         // one of them is due a completion
 };
 
+// What has gone over one port for a connection, of the messages' data.
+struct PortTraffic {
+  int physical = 0;       // PhysicalDevice::id
+  uint64_t bytes = 0;     // sender: posted, also again; receiver: arrived
+  uint64_t messages = 0;  // stripes, of the same
+};
+
+// All that a connection has moved.
+struct Traffic {
+  uint64_t transfers = 0;    // sends, receives (a grouped one counts once) that have begun
+  uint32_t outstanding = 0;  // messages of ours that are not known to be done
+  std::vector<PortTraffic> ports;  // those that it has used, by id
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const PortTraffic& port : ports) sum += port.bytes;
+    return sum;
+  }
+};
+
 // How far FenceLane has come.
 enum class FenceProgress : uint8_t {
   kAgain = 0,  // call again

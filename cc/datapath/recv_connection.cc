@@ -7,6 +7,8 @@
 #include <climits>
 #include <utility>
 
+#include "cc/datapath/striping.h"
+
 namespace railhop::datapath {
 namespace {
 
@@ -253,7 +255,6 @@ inline void RecvConnection::Announce(uint32_t index, uint32_t slot, uint32_t rec
   }
   lane.unsignalled = static_cast<uint8_t>(unsignalled);
   ++lane.outstanding;
-  ++lane.posted;
 }
 
 Outcome RecvConnection::Test(Transfer* request, int* done, int* sizes) {
@@ -317,8 +318,11 @@ __attribute__((always_inline)) inline void RecvConnection::Arrive(const ibv_wc& 
   transfer.slots |= static_cast<uint8_t>(1u << lane.local_device);
   if (immediate.has_record) {
     record.bytes = memory_->sizes.bytes[immediate.slot][immediate.receive];
+    lane.bytes += PlanStripes(record.bytes, rules_.lanes_per_send)
+                      .Length(immediate.stripe, record.bytes);
   } else {
     record.bytes += wc.byte_len;
+    lane.bytes += wc.byte_len;
   }
   if (record.missing == kStripesUnknown) record.missing = immediate.stripes;
   if (--record.missing == 0) transfer.done = --transfer.open == 0;
@@ -376,7 +380,6 @@ bool RecvConnection::PostSignalled(uint32_t index, WorkKind kind, uint32_t work_
   }
   lane.unsignalled = 0;
   ++lane.outstanding;
-  ++lane.posted;
   return true;
 }
 

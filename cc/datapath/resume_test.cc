@@ -274,6 +274,64 @@ TEST(Resume, SendsOfTheFuture_UseTheNewLanesWithNewEntries) {
   EXPECT_EQ(ViewOf(t.send.get(), 1).posted, 20u);
 }
 
+// Bytes count on the port that they went over, also after its lane was fenced and its place has
+// another one; what is sent again counts again.
+TEST(Traffic, PortIsLost_BothPortsCount) {
+  TwoEnds t(Shape(1, 1));
+  Transfer* receive = t.Receive(0, 1000);
+  t.Settle();
+  SendRequest* sent = t.Send(0, 1000);
+  t.Expect(0, 0, 1000);
+  ExpectDone(&t, receive, sent, 1000);
+  receive = t.Receive(2000, 500);
+  t.Settle();
+  sent = t.Send(2000, 500);
+  t.Expect(2000, 2000, 500);
+  EXPECT_EQ(t.Episode(Refs({0}), 2).bytes, 500u);
+  t.AddLane(0, 1, 1, 3);
+  t.SetRoutes({0});
+  t.Up(3);
+  ExpectDone(&t, receive, sent, 500);
+  const Traffic out = t.send->CountTraffic();
+  ASSERT_EQ(out.ports.size(), 2u);
+  EXPECT_EQ(out.ports[0].physical, 0);
+  EXPECT_EQ(out.ports[0].bytes, 1500u);
+  EXPECT_EQ(out.ports[0].messages, 2u);
+  EXPECT_EQ(out.ports[1].physical, 1);
+  EXPECT_EQ(out.ports[1].bytes, 500u);
+  EXPECT_EQ(out.ports[1].messages, 1u);
+  EXPECT_EQ(out.transfers, 2u);
+  EXPECT_EQ(out.outstanding, 0u);
+  const Traffic in = t.recv->CountTraffic();
+  ASSERT_EQ(in.ports.size(), 2u);
+  EXPECT_EQ(in.ports[0].bytes, 1000u);
+  EXPECT_EQ(in.ports[1].bytes, 500u);
+  EXPECT_EQ(in.bytes(), 1500u);
+  EXPECT_EQ(in.transfers, 2u);
+  ASSERT_TRUE(t.send->Close().ok());
+  EXPECT_EQ(t.send->CountTraffic().bytes(), 2000u);
+}
+
+// With adaptive routing the receiver's completions tell no lengths.
+TEST(Traffic, AdaptiveRouting_LengthsAreCounted) {
+  TwoEnds::Shape shape = Shape(2, 2);
+  shape.rules.lanes_per_send = 2;
+  shape.rules.adaptive_routing = true;
+  shape.rules.ar_threshold = 100;
+  TwoEnds t(shape);
+  Transfer* const receive = t.Receive(0, 10000);
+  t.Settle();
+  SendRequest* const sent = t.Send(0, 10000);
+  t.Expect(0, 0, 10000);
+  ExpectDone(&t, receive, sent, 10000);
+  const Traffic in = t.recv->CountTraffic();
+  const Traffic out = t.send->CountTraffic();
+  ASSERT_EQ(in.ports.size(), 2u);
+  ASSERT_EQ(out.ports.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(in.ports[i].bytes, out.ports[i].bytes);
+  EXPECT_EQ(in.bytes(), 10000u);
+}
+
 // ---- Acknowledged is not delivered.
 
 TEST(Lost, AcknowledgedNotDeliveredButStillOurs_SentAgain) {

@@ -125,7 +125,7 @@ __attribute__((always_inline)) inline void SendConnection::PostStripe(
   if (error != 0) [[unlikely]]
     return FailPost(lane_index, error);
   ++lane.outstanding;
-  ++lane.posted;
+  lane.bytes += length;
 }
 
 Outcome SendConnection::Send(const void* data, uint64_t size, int tag, const MemoryKeys* keys,
