@@ -51,6 +51,7 @@ struct PathEvent {
     kLocalDown,   // our port is not active, or its device has failed
     kRemoteDown,  // the peer says the same of its port
     kMaybeUp,     // our port or the peer's came up, or has a new address: try at once
+    kWanted,      // a person wants to go back to it now
     kTick,        // time has passed
   };
   Kind kind = Kind::kTick;
@@ -71,6 +72,8 @@ class PathHealth {
   PathHealth(const HealthTimes& times, int64_t now_ns);
 
   PathStep Step(const PathEvent& event, int64_t now_ns);
+  // From now on; what is running already keeps its deadlines.
+  void SetTimes(const HealthTimes& times) { times_ = times; }
   // When kTick is wanted at the latest.
   int64_t next_due() const { return next_due_; }
 
@@ -93,7 +96,7 @@ class PathHealth {
   int64_t Relaxed() const;
   int64_t HeldInterval() const;
 
-  const HealthTimes times_;
+  HealthTimes times_;
   PathState state_ = PathState::kUnknown;
   bool in_use_ = false;
   bool probe_out_ = false;

@@ -15,7 +15,7 @@ inline constexpr std::array<const char*, 5> kStateNames = {"unknown", "good", "d
 inline constexpr int kEvents = static_cast<int>(PathEvent::Kind::kTick) + 1;
 inline constexpr std::array<const char*, kEvents> kEventNames = {
     "Use",       "Answered",   "Unanswered", "LaneError", "Stalled",
-    "LocalDown", "RemoteDown", "MaybeUp",    "Tick"};
+    "LocalDown", "RemoteDown", "MaybeUp",    "Wanted",    "Tick"};
 
 enum class Guard : uint8_t {
   kAlways,
@@ -135,7 +135,7 @@ inline constexpr std::array kRows = {
         "counted once; the other end may have put a lane there"},
     Row{"P25_PortDownHeld_Down", In(kHeld), In(Kind::kLocalDown, Kind::kRemoteDown), Guard::kAlways,
         {Do::kFlap, Do::kLeave}, To(kDown), "it flaps"},
-    Row{"P26_MaybeUp_Probes", In(kUnknown, kGood, kDown), In(Kind::kMaybeUp), Guard::kAlways,
+    Row{"P26_MaybeUp_Probes", In(kUnknown, kGood, kDown), In(Kind::kMaybeUp, Kind::kWanted), Guard::kAlways,
         {Do::kEager, Do::kProbeFresh}, Row::kSame, "the event may be early: the probe decides"},
     Row{"P27_MaybeUpHeld_Nothing", In(kDoubtful, kHeld), In(Kind::kMaybeUp), Guard::kAlways, {},
         Row::kSame, "a probe decides already"},
@@ -145,6 +145,10 @@ inline constexpr std::array kRows = {
         {Do::kProbe}, Row::kSame, "heartbeat"},
     Row{"P30_TickDueDown_Probes", In(kUnknown, kDown), In(Kind::kTick), Guard::kDue,
         {Do::kProbeAgain}, Row::kSame, "for as long as the job lives"},
+    Row{"P32_WantedHeld_Good", In(kHeld), In(Kind::kWanted), Guard::kAlways, {Do::kGood}, To(kGood),
+        "it answers, and who asks takes the rest of the hold-down on himself"},
+    Row{"P33_WantedDoubtful_Nothing", In(kDoubtful), In(Kind::kWanted), Guard::kAlways, {},
+        Row::kSame, "a probe decides already"},
     Row{"P31_Tick_Nothing", kAll, In(Kind::kTick), Guard::kAlways, {}, Row::kSame, ""},
 };
 // clang-format on

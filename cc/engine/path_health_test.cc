@@ -265,6 +265,20 @@ TEST_F(PathRow, P27_MaybeUpHeld_Nothing) {
   EXPECT_EQ(At(1010 * kMs, Kind::kMaybeUp).probe, Probe::kNone);
 }
 
+TEST_F(PathRow, P32_WantedHeld_Good) {
+  MakeHeld();
+  EXPECT_TRUE(At(1010 * kMs, Kind::kWanted).became_good);
+  EXPECT_TRUE(path_.MayEnter());
+}
+
+TEST_F(PathRow, P33_WantedDoubtful_Nothing) {
+  MakeGood();
+  At(500 * kMs, Kind::kStalled);
+  EXPECT_EQ(path_.state(), PathState::kDoubtful);
+  EXPECT_EQ(At(501 * kMs, Kind::kWanted).probe, Probe::kNone);
+  EXPECT_EQ(path_.state(), PathState::kDoubtful);
+}
+
 TEST_F(PathRow, P28_TickHeldOut_Good) {
   MakeHeld();
   while (path_.next_due() < 2003 * kMs) {

@@ -37,6 +37,8 @@ class PortHealth {
   PortStep Step(const PortEvent& event);
   // What peers are told: kHeld and kDrained while the port is physically active, else what is read.
   PortState state() const;
+  // What a person has asked for: kHeld, kDrained, or kActive if nothing.
+  PortState command() const { return command_; }
   // May new lanes be put on it, as far as this port knows?
   bool MayEnter() const { return state() == PortState::kActive; }
   // The id of the row that the last event took.

@@ -19,13 +19,6 @@ using engine::LaneIds;
 using engine::PathId;
 using engine::PortState;
 
-namespace {
-
-// Time between looks at what moves: a small part of the stall threshold.
-int64_t TickFor(int64_t stall) { return std::clamp<int64_t>(stall / 64, 1'000'000, 20'000'000); }
-
-}  // namespace
-
 Driver::Driver(const Parts& parts, const DriverOptions& options)
     : parts_(parts),
       options_(options),
@@ -101,6 +94,8 @@ bool Driver::Remove(EndId id) {
     peer->second.links.erase(id);
     parts_.channel->Remove(link->info.peer, id.connection);
     if (peer->second.links.empty()) {
+      if (gone_.size() >= kGonePeers) gone_.erase(gone_.begin());
+      gone_[link->info.peer] = ViewOf(peer->second);
       parts_.prober->Forget(link->info.peer);
       peers_.erase(peer);
     }
@@ -125,94 +120,7 @@ void Driver::Take(const AsyncEvent& event) {
   parts_.wake();
 }
 
-// ---- Commands.
-
-absl::Status Driver::WouldStrand(int physical) const {
-  for (const auto& [id, link] : links_) {
-    if (link->over) continue;
-    const bool uses = std::any_of(link->lanes.begin(), link->lanes.end(), [&](const auto& entry) {
-      return entry.second.path.local == physical &&
-             entry.second.state <= LinkLane::State::kRetiring;
-    });
-    if (!uses) continue;
-    engine::RouteWish wish = WishOf(*link);
-    for (engine::PathFacts& path : wish.paths) {
-      if (path.path.local == physical) path.good = false;
-    }
-    if (engine::ChooseRoute(wish).empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(PortName(physical), " is the last path of the connection ", link->info.label,
-                       ": it is not taken out of service"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Driver::Drain(int physical) {
-  absl::MutexLock lock(&mutex_);
-  LocalPort* const port = FindPort(physical);
-  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
-  const absl::Status stranded = WouldStrand(physical);
-  if (!stranded.ok()) return stranded;
-  parts_.journal->Append({.time_ns = now_,
-                          .kind = JournalEntry::Kind::kCommand,
-                          .local = physical,
-                          .cause = Cause::kDrain,
-                          .text = "drain"});
-  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kDrain}), Cause::kDrain);
-  due_ = 0;
-  parts_.wake();
-  return absl::OkStatus();
-}
-
-absl::Status Driver::ForceFailover(int physical) {
-  absl::MutexLock lock(&mutex_);
-  LocalPort* const port = FindPort(physical);
-  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
-  const absl::Status stranded = WouldStrand(physical);
-  if (!stranded.ok()) return stranded;
-  parts_.journal->Append({.time_ns = now_,
-                          .kind = JournalEntry::Kind::kCommand,
-                          .local = physical,
-                          .cause = Cause::kCommand,
-                          .text = "force failover"});
-  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kHold}), Cause::kCommand);
-  SuspectLocal(physical, Cause::kCommand);
-  due_ = 0;
-  parts_.wake();
-  return absl::OkStatus();
-}
-
-absl::Status Driver::Release(int physical) {
-  absl::MutexLock lock(&mutex_);
-  LocalPort* const port = FindPort(physical);
-  if (port == nullptr) return absl::NotFoundError(absl::StrCat("there is no port ", physical));
-  parts_.journal->Append({.time_ns = now_,
-                          .kind = JournalEntry::Kind::kCommand,
-                          .local = physical,
-                          .text = "release"});
-  ApplyPort(port, port->health.Step({.kind = engine::PortEvent::Kind::kRelease}), Cause::kNone);
-  for (const auto& [id, link] : links_) dirty_.insert(id);
-  due_ = 0;
-  parts_.wake();
-  return absl::OkStatus();
-}
-
-absl::Status Driver::FailBack() {
-  absl::MutexLock lock(&mutex_);
-  for (auto& [peer_id, peer] : peers_) {
-    for (auto& [path, health] : peer.paths) {
-      if (health.state() == engine::PathState::kHeld) {
-        // Answers, and need not go on doing so for the hold-down.
-        PathEvent(peer_id, path, engine::PathEvent::Kind::kMaybeUp, Cause::kCommand, false);
-      }
-    }
-  }
-  for (const auto& [id, link] : links_) dirty_.insert(id);
-  due_ = 0;
-  parts_.wake();
-  return absl::OkStatus();
-}
+// ---- Reports.
 
 Driver::Summary Driver::Summarize() const {
   absl::MutexLock lock(&mutex_);
@@ -466,6 +374,8 @@ void Driver::ApplyPort(LocalPort* port, const engine::PortStep& step, Cause caus
     for (const auto& [id, link] : links_) dirty_.insert(id);
   }
   if (step.leave || step.drain || step.try_paths || step.announce) {
+    port->since = now_;
+    port->cause = cause;
     parts_.journal->Append({.time_ns = now_,
                             .kind = JournalEntry::Kind::kPortState,
                             .local = physical,
@@ -754,16 +664,24 @@ void Driver::PathEvent(InstanceId peer_id, PathId path, engine::PathEvent::Kind 
   const engine::PathStep step = health.Step({.kind = kind, .earns_hold_down = earns}, now_);
   if (step.probe != engine::PathStep::Probe::kNone) {
     parts_.journal->Count([](JournalCounters* counters) { ++counters->probes_sent; });
+    Peer::Trace& trace = peer.traces[path];
+    ++trace.sent;
+    if (trace.sent_at == 0) trace.sent_at = now_;
     parts_.prober->Send(peer_id, path, step.probe == engine::PathStep::Probe::kSendFresh, now_,
                         step.probe_deadline);
   }
   if (health.state() != before) {
+    Peer::Trace& trace = peer.traces[path];
+    trace.since = now_;
+    // Of one that works there is none; that waits, the one that it waits for.
+    if (health.state() == engine::PathState::kDown) trace.cause = cause;
+    if (health.state() == engine::PathState::kGood) trace.cause = Cause::kNone;
     parts_.journal->Append({.time_ns = now_,
                             .kind = JournalEntry::Kind::kPathState,
                             .local = path.local,
                             .peer = peer_id,
                             .remote = path.remote,
-                            .cause = cause,
+                            .cause = trace.cause,
                             .value = static_cast<uint64_t>(health.state())});
   }
   const bool doubt =
@@ -799,6 +717,10 @@ void Driver::TakeProbes() {
       ++(result.answered ? counters->probes_answered : counters->probes_unanswered);
     });
     peer->second.tried.insert(result.path);
+    Peer::Trace& trace = peer->second.traces[result.path];
+    if (!result.answered) ++trace.lost;
+    if (result.answered && trace.sent_at != 0) counts_.probe.Add(now_ - trace.sent_at);
+    trace.sent_at = 0;
     if (result.answered) {
       peer->second.last_answer = now_;
       peer->second.silent_since = 0;

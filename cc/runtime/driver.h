@@ -8,16 +8,20 @@
 // may hang goes to the executor, whose results come back in a later Step. Time comes in as an
 // argument. It knows no NCCL, no sockets and no threads.
 //
-// The parts: driver.cc (what comes in, commands, peers, ports, paths), driver_episode.cc (leaving
-// lanes by agreement, fences, giving up), driver_supply.cc (lanes that a connection should have:
-// offers, hand-over, fail back), driver_watch.cc (stalls, silence, ends).
+// The parts: driver.cc (what comes in, peers, ports, paths), driver_episode.cc (leaving lanes by
+// agreement, fences, giving up), driver_supply.cc (lanes that a connection should have: offers,
+// hand-over, fail back), driver_watch.cc (stalls, silence, ends), driver_commands.cc (what people
+// ask for), driver_snapshot.cc (what people see).
 #ifndef RAILHOP_CC_RUNTIME_DRIVER_H_
 #define RAILHOP_CC_RUNTIME_DRIVER_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +29,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/base/prng.h"
 #include "cc/control/channel.h"
@@ -34,6 +39,7 @@
 #include "cc/engine/route_choice.h"
 #include "cc/engine/verdict.h"
 #include "cc/runtime/cover.h"
+#include "cc/runtime/driver_snapshot.h"
 #include "cc/runtime/executor.h"
 #include "cc/runtime/journal.h"
 #include "cc/runtime/lane_maker.h"
@@ -64,6 +70,11 @@ struct DriverOptions {
   int64_t judge_after = 50'000'000;
   uint64_t seed = 1;
 };
+
+// Time between looks at what moves: a small part of the stall threshold.
+constexpr int64_t TickFor(int64_t stall) {
+  return std::clamp<int64_t>(stall / 64, 1'000'000, 20'000'000);
+}
 
 class Driver {
  public:
@@ -99,16 +110,48 @@ class Driver {
   // An event of a device.
   void Take(const AsyncEvent& event) ABSL_LOCKS_EXCLUDED(inbox_mutex_);
 
-  // Commands, by PhysicalDevice::id. Errors: NotFound (no such port), FailedPrecondition (it would
-  // leave a connection without any path: the message names it).
-  // Work under way completes on the port, then it carries nothing until Release.
-  absl::Status Drain(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Drain, but as a fault: its lanes are fenced at once.
-  absl::Status ForceFailover(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends Drain and Hold: the port is proved, then used again.
-  absl::Status Release(int physical) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What a command is about: ports, by PhysicalDevice::id; or a connection; or (FailBack) all.
+  struct Target {
+    std::vector<int> ports = {};
+    std::optional<engine::ConnectionId> connection = std::nullopt;
+  };
+  struct Touched {
+    std::set<int> ports;
+    int connections = 0;
+  };
+  // Commands. Errors: NotFound (no such port or connection), FailedPrecondition (it would leave a
+  // connection without any path: the message names it; or the connection's other end has to be
+  // asked), InvalidArgument (not of a connection). After an error nothing has changed.
+  //
+  // Work under way completes on the ports, then they carry nothing until Release. A connection
+  // leaves the ports that it is on, for others, until FailBack, or until no other is left.
+  absl::StatusOr<Touched> Drain(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Drain, but as a fault: lanes are fenced at once.
+  absl::StatusOr<Touched> ForceFailover(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Drain, of ports only.
+  absl::StatusOr<Touched> Hold(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends Drain, ForceFailover and Hold of ports: they are proved, then used again.
+  absl::StatusOr<Touched> Release(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
   // Goes back to the nearest ports that answer now, without waiting for their hold-down.
-  absl::Status FailBack() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Touched> FailBack(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Status Drain(int physical) { return Drain(Target{.ports = {physical}}).status(); }
+  absl::Status ForceFailover(int physical) {
+    return ForceFailover(Target{.ports = {physical}}).status();
+  }
+  absl::Status Release(int physical) { return Release(Target{.ports = {physical}}).status(); }
+  absl::Status FailBack() { return FailBack(Target{}).status(); }
+
+  // Options that may change while it runs; what is under way keeps its deadlines.
+  struct Times {
+    engine::HealthTimes health;
+    int64_t give_up = 0;
+    int64_t port_poll_interval = 0;
+  };
+  void SetTimes(const Times& times) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // What is known now.
+  DriverSnapshot Snapshot() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- The driver's thread.
 
@@ -133,7 +176,9 @@ class Driver {
   struct LocalPort {
     const PhysicalDevice* device = nullptr;
     engine::PortHealth health;
-    int64_t down_at = 0;        // when it was last known to be, if only by an event
+    int64_t down_at = 0;  // when it was last known to be, if only by an event
+    int64_t since = 0;    // of its state
+    engine::Cause cause = engine::Cause::kNone;
     engine::PortReport report;  // as peers were told last
     bool reported = false;
   };
@@ -150,6 +195,15 @@ class Driver {
       int64_t until = 0;
     };
     std::map<engine::PathId, Breaker> breakers;
+    // For reports: of the paths.
+    struct Trace {
+      int64_t since = 0;
+      engine::Cause cause = engine::Cause::kNone;
+      int64_t sent_at = 0;  // of the probe that is out; 0 = none
+      uint64_t sent = 0;
+      uint64_t lost = 0;
+    };
+    std::map<engine::PathId, Trace> traces;
     std::set<engine::EndId> links;
     bool up = false;
     bool goodbye = false;
@@ -171,6 +225,8 @@ class Driver {
     int touched = 0;
     uint64_t bytes = 0;
     bool told = false;
+    int64_t detect_ns = 0;
+    int64_t agreed = 0;  // 0 = not yet
     int64_t ended = 0;   // 0 = not yet
     std::set<int> over;  // local ports that carry now what it had
   };
@@ -199,12 +255,38 @@ class Driver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::PathHealth* WantPath(engine::InstanceId peer, engine::PathId path, const Link& link)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WouldStrand(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LocalPort* FindPort(int physical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Send(const Link& link, const engine::Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::EndId PeerEnd(const Link& link) const;
+
+  // driver_commands.cc
+  struct LeaveHow {
+    engine::PortEvent::Kind event;
+    engine::Cause cause;
+    const char* word;
+    bool at_once = false;
+    bool holds = false;  // of ports only
+  };
+  absl::StatusOr<Touched> Leave(const Target& target, const LeaveHow& how)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Touched> MoveAway(engine::ConnectionId id, const LeaveHow& how)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPorts(const std::vector<int>& ports) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Link*> SenderOf(engine::ConnectionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WouldStrand(const Link& link, const std::set<int>& ports) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To the journal; the driver's thread carries it on.
+  void Commanded(int physical, engine::EndId end, engine::Cause cause, const char* what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // driver_snapshot.cc
+  DriverSnapshot::Link ViewOf(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  EpisodeView ViewOf(const Episode& episode) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static DriverSnapshot::Peer ViewOf(const Peer& peer);
+  static std::string RemotePortName(const Peer& peer, int remote);
 
   // driver_episode.cc
   void SuspectLanes(Link* link, const engine::LaneIds& lanes, engine::Cause cause)
@@ -237,6 +319,8 @@ class Driver {
   void GiveUp(Link* link, const std::string& reason, bool tell_peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishGiveUp(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LastSignOn(const Link& link, engine::PathId path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void JoinEpisode(Link* link, engine::PathId path, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasCarried(engine::InstanceId peer, engine::PathId path) const
@@ -246,6 +330,7 @@ class Driver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellBegin(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellEnd(Episode* episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepEpisode(const Episode& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellEpisodes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::Blame JudgeEpisode(const Episode& episode) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -258,7 +343,9 @@ class Driver {
   // The same of a peer.
   static int RenewedRemote(const Peer& peer, int physical);
   static int OriginOfRemote(const Peer& peer, int physical);
-  engine::RouteWish WishOf(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Paths over the local ports `avoid` are none.
+  engine::RouteWish WishOf(const Link& link, const std::set<int>& avoid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lanes that are not up any more have left the data path's route by themselves.
   void DropFromRoute(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetRoute(Link* link, std::vector<uint8_t> route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -298,14 +385,14 @@ class Driver {
   void Schedule(int64_t when_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Parts parts_;
-  const DriverOptions options_;
-  const int64_t tick_ns_;
 
   absl::Mutex inbox_mutex_;
   std::vector<engine::EndId> notified_ ABSL_GUARDED_BY(inbox_mutex_);
   std::vector<AsyncEvent> async_events_ ABSL_GUARDED_BY(inbox_mutex_);
 
   mutable absl::Mutex mutex_;
+  DriverOptions options_ ABSL_GUARDED_BY(mutex_);
+  int64_t tick_ns_ ABSL_GUARDED_BY(mutex_);
   int64_t now_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t due_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t watch_at_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -333,6 +420,12 @@ class Driver {
   std::set<engine::EndId> draining_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<int64_t, engine::EndId>> dirty_later_ ABSL_GUARDED_BY(mutex_);
   std::map<engine::PathId, int> load_ ABSL_GUARDED_BY(mutex_);
+  // For reports.
+  static constexpr size_t kPastEpisodes = 64;
+  static constexpr size_t kGonePeers = 1024;
+  std::deque<EpisodeView> past_ ABSL_GUARDED_BY(mutex_);
+  std::map<engine::InstanceId, DriverSnapshot::Peer> gone_ ABSL_GUARDED_BY(mutex_);
+  DriverCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace railhop::runtime

@@ -367,9 +367,11 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
              true);
       return;
   }
+  int left_port = -1;
   for (const LaneId& id : over) {
     const auto lane = link->lanes.find(id);
     if (lane == link->lanes.end()) continue;
+    if (left_port < 0) left_port = lane->second.path.local;
     fences_.erase({link->info.id, id});
     link->lanes.erase(lane);
     // Of no lane any more: what was said of them need not be said again.
@@ -381,6 +383,9 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
     }
   }
   link->resent_bytes += result.bytes;
+  if (left_port >= 0) counts_.ports[left_port].resent_bytes += result.bytes;
+  const auto episode = episodes_.find(link->episode);
+  if (episode != episodes_.end() && episode->second.agreed == 0) episode->second.agreed = now_;
   parts_.journal->Count([&result](JournalCounters* counters) {
     counters->bytes_resent += result.bytes;
     counters->stripes_resent += result.stripes;
@@ -523,6 +528,21 @@ void Driver::FinishGiveUp(Link* link) {
 
 // ---- Episodes.
 
+// When something last came through on a path, as far as this connection can tell; now, if that is
+// not known.
+int64_t Driver::LastSignOn(const Link& link, PathId path) const {
+  int64_t last = 0;
+  for (const auto& [id, lane] : link.lanes) {
+    if (lane.path == path) last = std::max(last, lane.progress_at);
+  }
+  const auto peer = peers_.find(link.info.peer);
+  if (peer != peers_.end()) {
+    const auto health = peer->second.paths.find(path);
+    if (health != peer->second.paths.end()) last = std::max(last, health->second.last_answer());
+  }
+  return last == 0 ? now_ : std::min(last, now_);
+}
+
 void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
   if (IsPlanned(cause)) return;
   const engine::InstanceId peer = link->info.peer;
@@ -542,6 +562,7 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
     if (!same_local && !same_remote) continue;
     episode.open.insert(end);
     ++episode.touched;
+    ++link->episodes;
     // A better reason may come after the first sign.
     const bool of_port = cause == Cause::kPortDown || cause == Cause::kDeviceFatal;
     if (same_local && of_port) episode.cause = cause;
@@ -558,6 +579,8 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
   episode.open.insert(end);
   episode.touched = 1;
   link->episode = episode.id;
+  ++link->episodes;
+  episode.detect_ns = now_ - LastSignOn(*link, path);
   episodes_[episode.id] = std::move(episode);
 }
 
@@ -634,6 +657,8 @@ void Driver::LeaveEpisode(Link* link, bool recovered) {
 void Driver::TellBegin(Episode* episode) {
   episode->told = true;
   episode->blame = JudgeEpisode(*episode);
+  ++counts_.faults[static_cast<size_t>(episode->cause)];
+  ++counts_.ports[episode->local].faults;
   parts_.journal->Append({.time_ns = now_,
                           .kind = JournalEntry::Kind::kEpisode,
                           .episode = episode->id,
@@ -698,6 +723,16 @@ void Driver::TellEnd(Episode* episode) {
   TellLine(*episode, line);
 }
 
+void Driver::KeepEpisode(const Episode& episode) {
+  const EpisodeView view = ViewOf(episode);
+  past_.push_back(view);
+  if (past_.size() > kPastEpisodes) past_.pop_front();
+  if (!view.recovered) return;
+  counts_.detect.Add(view.detect_ns);
+  if (view.agree_ns > 0) counts_.agree.Add(view.agree_ns);
+  counts_.resume.Add(view.resume_ns);
+}
+
 void Driver::TellEpisodes() {
   std::vector<uint64_t> ended;
   for (auto& [id, episode] : episodes_) {
@@ -713,6 +748,7 @@ void Driver::TellEpisodes() {
     if (!episode.told) TellBegin(&episode);
     if (episode.ended == 0) continue;
     TellEnd(&episode);
+    KeepEpisode(episode);
     ended.push_back(id);
   }
   for (const uint64_t id : ended) episodes_.erase(id);

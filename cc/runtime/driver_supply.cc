@@ -151,7 +151,7 @@ int Driver::OriginOfRemote(const Peer& peer, int physical) {
   return physical;
 }
 
-engine::RouteWish Driver::WishOf(const Link& link) const {
+engine::RouteWish Driver::WishOf(const Link& link, const std::set<int>& avoid) const {
   engine::RouteWish wish;
   const auto peer_found = peers_.find(link.info.peer);
   if (peer_found == peers_.end()) return wish;
@@ -205,8 +205,8 @@ engine::RouteWish Driver::WishOf(const Link& link) const {
       const auto breaker = peer.breakers.find(facts.path);
       const bool open = !carries && breaker != peer.breakers.end() && now_ < breaker->second.until;
       // Cover is for entering: memory that is being registered is no reason to leave.
-      facts.good = port.health.MayEnter() && (covers || carries) && active && proved && !open &&
-                   remote.state == PortState::kActive;
+      facts.good = port.health.MayEnter() && !avoid.contains(physical) && (covers || carries) &&
+                   active && proved && !open && remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
   }
@@ -242,8 +242,14 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
   ResolvePaths(link.get());
   bool no_path = false;
   if (link->is_sender()) {
-    const engine::RouteWish wish = WishOf(*link);
-    const std::vector<engine::RouteLeg> legs = engine::ChooseRoute(wish);
+    engine::RouteWish wish = WishOf(*link, link->avoid);
+    std::vector<engine::RouteLeg> legs = engine::ChooseRoute(wish);
+    if (legs.empty() && !link->avoid.empty()) {
+      // What a person wished to spare is better than nothing.
+      link->avoid.clear();
+      wish = WishOf(*link, {});
+      legs = engine::ChooseRoute(wish);
+    }
     for (const PathId& base : wish.base) WantPath(link->info.peer, base, *link);
     // Looked at again when a path may be chosen again that is left alone now. Other connections may
     // have it left alone for longer meanwhile.
@@ -700,9 +706,10 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
     // lost one way only, they differ.
     const auto health = peers_[link->info.peer].paths.find(
         {.local = lane.remote_physical, .remote = device->physical});
+    // How long it has to have answered is the sender's business: else a person would have to ask
+    // both ends to go back to it sooner.
     if (health != peers_[link->info.peer].paths.end() &&
-        (health->second.state() == engine::PathState::kDown ||
-         health->second.state() == engine::PathState::kHeld)) {
+        health->second.state() == engine::PathState::kDown) {
       error = absl::StrCat(PortName(lane.remote_physical), " does not reach the sender's port");
       continue;
     }

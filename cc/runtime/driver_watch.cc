@@ -140,6 +140,7 @@ void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
   if (still < stall / 2) return;
   if (!lane->doubted) {
     lane->doubted = true;
+    ++counts_.ports[lane->path.local].stalls;
     // Whether the path answers decides, at the threshold.
     if (lane->path_known) {
       PathEvent(link->info.peer, lane->path, engine::PathEvent::Kind::kStalled, Cause::kStall);

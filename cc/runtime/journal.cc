@@ -38,6 +38,8 @@ const char* JournalKindText(JournalEntry::Kind kind) {
       return "no-cover";
     case JournalEntry::Kind::kCommand:
       return "command";
+    case JournalEntry::Kind::kOption:
+      return "option";
     case JournalEntry::Kind::kCount_:
       break;
   }
@@ -89,6 +91,12 @@ void Journal::Append(JournalEntry entry) {
               entry.text.c_str());
   entries_.push_back(std::move(entry));
   if (entries_.size() > kEntriesMax) entries_.pop_front();
+  if (listener_) listener_();
+}
+
+void Journal::SetListener(std::function<void()> listener) {
+  absl::MutexLock lock(&mutex_);
+  listener_ = std::move(listener);
 }
 
 std::vector<JournalEntry> Journal::Since(uint64_t after, size_t limit, uint64_t* gone) const {

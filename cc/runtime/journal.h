@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct JournalEntry {
     kPeerLost,   // peer: cause in `text`
     kSession,    // peer: the control channel came up or was lost
     kNoCover,    // local: memory cannot be registered there
-    kCommand,    // local: drain, hold, force, release
+    kCommand,    // local, or end: drain, hold, force, release, fail back
+    kOption,     // text: NAME=VALUE
     kCount_,
   };
 
@@ -82,6 +84,8 @@ class Journal {
   // has dropped.
   std::vector<JournalEntry> Since(uint64_t after, size_t limit, uint64_t* gone) const;
   uint64_t last_serial() const;
+  // Called at each Append, under the journal's lock: for a wake-up, no more. nullptr: nobody.
+  void SetListener(std::function<void()> listener);
 
   JournalCounters counters() const;
   // Changes counters that have no entry of their own.
@@ -96,6 +100,7 @@ class Journal {
   std::deque<JournalEntry> entries_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
   JournalCounters counters_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace railhop::runtime

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,8 @@ struct Link {
   int64_t hindered_since = 0;  // 0 = it moves
   bool no_path_told = false;
   uint64_t episode = 0;
+  uint64_t episodes = 0;  // that it was touched by
+  std::set<int> avoid;    // sender: local ports that it was told to leave, while there are others
   uint64_t resent_bytes = 0;
   int64_t repeat_at = 0;
   int64_t repeat_pause = 0;

@@ -54,6 +54,10 @@ class PortMonitor::Impl : public std::enable_shared_from_this<Impl> {
     const auto port = ports_.find(physical);
     if (port != ports_.end()) Hurry(&port->second, now_ns);
   }
+  void SetInterval(int64_t interval_ns, int64_t now_ns) {
+    options_.interval_ns = interval_ns;
+    for (auto& [id, port] : ports_) port.next_read = std::min(port.next_read, now_ns + interval_ns);
+  }
   std::vector<PortNews> Poll(int64_t now_ns);
   int64_t next_due() const;
   const Port* Find(int physical) const {
@@ -81,7 +85,7 @@ class PortMonitor::Impl : public std::enable_shared_from_this<Impl> {
   DeviceSource* const devices_;
   const PortRules rules_;
   Executor* const executor_;
-  const PortMonitorOptions options_;
+  PortMonitorOptions options_;
   std::map<int, Port> ports_;
   std::vector<Reading> readings_;  // that have ended
   std::vector<PortNews> news_;
@@ -321,6 +325,10 @@ PortMonitor::~PortMonitor() = default;
 void PortMonitor::Take(const AsyncEvent& event, int64_t now_ns) { impl_->Take(event, now_ns); }
 
 void PortMonitor::ReadNow(int physical, int64_t now_ns) { impl_->ReadNow(physical, now_ns); }
+
+void PortMonitor::SetInterval(int64_t interval_ns, int64_t now_ns) {
+  impl_->SetInterval(interval_ns, now_ns);
+}
 
 std::vector<PortNews> PortMonitor::Poll(int64_t now_ns) { return impl_->Poll(now_ns); }
 

@@ -70,6 +70,9 @@ class PortMonitor {
   std::vector<PortNews> Poll(int64_t now_ns);
   int64_t next_due() const;
 
+  // How often ports are read from now on.
+  void SetInterval(int64_t interval_ns, int64_t now_ns);
+
   // As last read; not active before the first.
   const PortFacts& facts(int physical) const;
   bool active(int physical) const;

@@ -204,6 +204,7 @@ class Prober::Impl final : public control::LaneCarrier {
   void SessionDown(InstanceId peer) { ways_[peer].session_down = true; }
   void Forget(InstanceId peer);
   void DeviceFailed(int physical);
+  void SetStall(int64_t stall_ns) { timeout_ = TimeoutFor(stall_ns); }
 
   // LaneCarrier.
   uint64_t Generation(InstanceId peer) override;
@@ -264,7 +265,7 @@ class Prober::Impl final : public control::LaneCarrier {
   const LaneMaker* const maker_;
   Executor* const executor_;
   const ProberOptions options_;
-  const uint8_t timeout_;
+  uint8_t timeout_;
   Bucket opens_;
   Bucket grants_allowed_;
   Prng prng_;
@@ -941,6 +942,8 @@ void Prober::Take(InstanceId peer, const engine::Message& message, int64_t now_n
   impl_->Take(peer, message, now_ns);
 }
 void Prober::SessionUp(InstanceId peer, int64_t now_ns) { impl_->SessionUp(peer, now_ns); }
+void Prober::SetStall(int64_t stall_ns) { impl_->SetStall(stall_ns); }
+
 void Prober::SessionDown(InstanceId peer) { impl_->SessionDown(peer); }
 control::LaneCarrier* Prober::carrier() { return impl_.get(); }
 void Prober::Forget(InstanceId peer) { impl_->Forget(peer); }

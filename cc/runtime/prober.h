@@ -77,6 +77,8 @@ class Prober {
 
   // ProbeOpen, ProbeAnswer, ProbeClose from this peer; others are ignored.
   void Take(engine::InstanceId peer, const engine::Message& message, int64_t now_ns);
+  // Another stall threshold, for queue pairs to come.
+  void SetStall(int64_t stall_ns);
   // A session with the peer is there: what waits for an answer is said again.
   void SessionUp(engine::InstanceId peer, int64_t now_ns);
   // It is lost: what comes in over lanes is looked for more often.
