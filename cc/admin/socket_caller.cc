@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/admin/frame.h"
 #include "cc/admin/requests.h"
 #include "cc/admin/sockets.h"
 #include "cc/base/clock.h"
@@ -16,7 +17,6 @@
 namespace railhop::admin {
 namespace {
 
-constexpr size_t kLengthBytes = 4;
 constexpr size_t kIdleMax = 4;
 
 int64_t NowNs() { return RealClock().NowNs(); }
@@ -64,14 +64,6 @@ End ReadAll(int fd, char* bytes, size_t size, int64_t deadline) {
   return End::kDone;
 }
 
-std::string Framed(const std::string& message) {
-  std::string bytes(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    bytes[i] = static_cast<char>(message.size() >> 8 * i & 0xff);
-  }
-  return bytes + message;
-}
-
 struct Exchange {
   End end = End::kDone;
   bool any = false;  // something has come back
@@ -82,12 +74,11 @@ Exchange Converse(int fd, const std::string& request, int64_t deadline) {
   Exchange exchange;
   exchange.end = WriteAll(fd, Framed(request), deadline);
   if (exchange.end != End::kDone) return exchange;
-  unsigned char length[kLengthBytes];
-  exchange.end = ReadAll(fd, reinterpret_cast<char*>(length), sizeof length, deadline);
+  std::string length(kLengthBytes, '\0');
+  exchange.end = ReadAll(fd, length.data(), length.size(), deadline);
   if (exchange.end != End::kDone) return exchange;
   exchange.any = true;
-  size_t size = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) size |= size_t{length[i]} << 8 * i;
+  const size_t size = LengthAt(length);
   if (size > kMessageBytesMax) {
     exchange.end = End::kClosed;
     return exchange;

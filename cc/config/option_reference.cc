@@ -103,7 +103,7 @@ std::string OptionReferenceMarkdown() {
     const std::string value = *row.default_value == '\0' ? "unset" : row.default_value;
     page += "| `" + std::string(row.name) + "` | " + value + " | " + RangeText(row) + " | " +
             UseText(row.use) + " | " + row.since + " | " + row.peers + " | " + Cell(row.doc) +
-            " |\n";
+            (IsChangeable(row.name) ? " May change while the job runs." : "") + " |\n";
   }
   return page;
 }

@@ -1,5 +1,8 @@
 #include "cc/config/option_table.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "cc/base/units.h"
 
 namespace railhop::config {
@@ -232,8 +235,25 @@ const OptionRow kTable[] = {
      "On how many backups, the nearest first, the memory of a connection is registered ahead of need, for each of its "
      "devices. On the others it is registered when they are needed, which takes longer the more memory there is. Fewer "
      "save room in the NICs' translation tables."},
+    {kOurs, "RAILHOP_ADMIN", T::kFlag, U::kApplied, &O::admin, "1", "", "0 or 1", 0, 0, "Railhop 0.1", "",
+     "0: no unix socket, so that nobody outside the process can watch or steer it. See docs/operating/admin.md."},
+    {kOurs, "RAILHOP_ADMIN_DIR", T::kText, U::kApplied, &O::admin_dir, "", "", "absolute path", 0, 0, "Railhop 0.1", "",
+     "The folder of the admin socket; made if it is not there. It must belong to the user or root, and nobody else may "
+     "write there. Unset: the first that can be had of $XDG_RUNTIME_DIR/railhop, /run/railhop (root) and "
+     "/tmp/railhop-UID."},
+    {kOurs, "RAILHOP_JOB_ID", T::kText, U::kApplied, &O::job_id, "", "", "a name", 0, 0, "Railhop 0.1", "",
+     "By what name tools find the processes of a job. Unset: SLURM_JOB_ID, else torchrun's TORCHELASTIC_RUN_ID."},
     // clang-format on
 };
+
+// What the parts take while they run: the driver's times, and the log.
+constexpr std::string_view kChangeable[] = {"RAILHOP_LOG",
+                                            "RAILHOP_STALL_THRESHOLD",
+                                            "RAILHOP_PROBE_INTERVAL",
+                                            "RAILHOP_GIVE_UP_TIME",
+                                            "RAILHOP_HOLD_DOWN",
+                                            "RAILHOP_HOLD_DOWN_MAX",
+                                            "RAILHOP_PORT_POLL_INTERVAL"};
 
 }  // namespace
 
@@ -244,6 +264,14 @@ const OptionRow* FindOption(std::string_view name) {
     if (name == row.name) return &row;
   }
   return nullptr;
+}
+
+bool IsChangeable(std::string_view name) {
+  return std::find(std::begin(kChangeable), std::end(kChangeable), name) != std::end(kChangeable);
+}
+
+std::vector<std::string> ChangeableOptions() {
+  return {std::begin(kChangeable), std::end(kChangeable)};
 }
 
 }  // namespace railhop::config

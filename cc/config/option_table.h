@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "cc/config/options.h"
 
@@ -56,6 +57,10 @@ const OptionRow* FindOption(std::string_view name);
 
 // The name of a RAILHOP_ option that `name` may have been meant to be; "" if none is near.
 std::string NearestOption(std::string_view name);
+
+// Whether it may change while a job runs, and all such names in the table's order.
+bool IsChangeable(std::string_view name);
+std::vector<std::string> ChangeableOptions();
 
 // Names that begin so belong to others of our programs and are not looked at.
 inline constexpr std::string_view kForeignPrefixes[] = {"RAILHOP_FABRIC", "RAILHOP_TEST_"};

@@ -153,6 +153,17 @@ class Loader {
 
 LoadedOptions LoadOptions(const Settings& settings) { return Loader(settings).Load(); }
 
+std::string ChangeOption(const OptionRow& row, const std::string& value, const std::string& source,
+                         LoadedOptions* loaded) {
+  if (value.empty()) return std::string("wanted: ") + row.range;
+  if (std::string error = ParseOwn(row, value).error; !error.empty()) return error;
+  Store(row, value, &loaded->options);
+  for (EffectiveOption& option : loaded->effective) {
+    if (option.row == &row) option = {&row, value, source, true};
+  }
+  return "";
+}
+
 std::vector<std::string> OptionReport(const LoadedOptions& loaded) {
   constexpr size_t kLineBytes = 900;  // a longer one would be cut by the log
   std::vector<std::string> lines;

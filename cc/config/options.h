@@ -82,6 +82,9 @@ struct Options {
   int64_t hold_down_max_ns = 0;
   int64_t port_poll_interval_ns = 0;
   std::string cover = "all";  // all, or a number
+  bool admin = true;
+  std::string admin_dir;
+  std::string job_id;
 };
 
 struct OptionRow;  // option_table.h
@@ -108,6 +111,12 @@ struct LoadedOptions {
 
 // Never fails: a job must not die of a typing error.
 LoadedOptions LoadOptions(const Settings& settings);
+
+// Gives one row of ours another value while the job runs; `source` is who asked for it. Returns
+// why it cannot be, with what is wanted, and nothing has changed then; "" = done. Only for rows
+// that IsChangeable names.
+std::string ChangeOption(const OptionRow& row, const std::string& value, const std::string& source,
+                         LoadedOptions* loaded);
 
 // The lines that are printed once at start at INFO: one for each option that was set, with its
 // source, then one with the names that have their defaults.

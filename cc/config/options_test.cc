@@ -184,6 +184,9 @@ TEST(Options, OwnValues_ReachTheirFields) {
                                 {"RAILHOP_HOLD_DOWN_MAX", "5s"},
                                 {"RAILHOP_PORT_POLL_INTERVAL", "6s"},
                                 {"RAILHOP_COVER", "2"},
+                                {"RAILHOP_ADMIN", "0"},
+                                {"RAILHOP_ADMIN_DIR", "/a"},
+                                {"RAILHOP_JOB_ID", "7"},
                                 {"RAILHOP_NET_NAME", "IB"},
                                 {"RAILHOP_LOG", "warn"},
                                 {"RAILHOP_VERBS_LIBRARY", "/x.so"}})
@@ -197,9 +200,34 @@ TEST(Options, OwnValues_ReachTheirFields) {
   EXPECT_EQ(options.hold_down_max_ns, 5'000'000'000);
   EXPECT_EQ(options.port_poll_interval_ns, 6'000'000'000);
   EXPECT_EQ(options.cover, "2");
+  EXPECT_FALSE(options.admin);
+  EXPECT_EQ(options.admin_dir, "/a");
+  EXPECT_EQ(options.job_id, "7");
   EXPECT_EQ(options.net_name, "IB");
   EXPECT_EQ(options.log, "warn");
   EXPECT_EQ(options.verbs_library, "/x.so");
+}
+
+// While a job runs.
+TEST(Options, Change_CheckedAndShown) {
+  LoadedOptions loaded = Load({{"RAILHOP_HOLD_DOWN", "4s"}});
+  const OptionRow& row = *FindOption("RAILHOP_HOLD_DOWN");
+  EXPECT_EQ(ChangeOption(row, "1h", "command", &loaded), "wanted: 0s to 10min");
+  EXPECT_NE(ChangeOption(row, "soon", "command", &loaded), "");
+  EXPECT_NE(ChangeOption(row, "", "command", &loaded), "");
+  EXPECT_EQ(loaded.options.hold_down_ns, 4'000'000'000);
+  EXPECT_EQ(ChangeOption(row, "250ms", "command", &loaded), "");
+  EXPECT_EQ(loaded.options.hold_down_ns, 250'000'000);
+  const auto shown =
+      std::find_if(loaded.effective.begin(), loaded.effective.end(),
+                   [&row](const EffectiveOption& option) { return option.row == &row; });
+  EXPECT_EQ(shown->value, "250ms");
+  EXPECT_EQ(shown->source, "command");
+  for (const std::string& name : ChangeableOptions()) {
+    EXPECT_NE(FindOption(name), nullptr) << name;
+    EXPECT_TRUE(IsChangeable(name));
+  }
+  EXPECT_FALSE(IsChangeable("RAILHOP_COVER"));
 }
 
 TEST(Options, UnknownOwnName_WarnsWithTheNearest) {

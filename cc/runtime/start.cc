@@ -9,10 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/admin/sockets.h"
 #include "cc/base/log.h"
 #include "cc/base/status_macros.h"
+#include "cc/runtime/admin_desk.h"
+#include "cc/runtime/admin_service.h"
 #include "cc/runtime/device_table.h"
 #include "cc/runtime/idle_knobs.h"
+#include "cc/runtime/log_threshold.h"
 #include "cc/runtime/thread_executor.h"
 #include "cc/runtime/transport.h"
 #include "cc/runtime/transport_options.h"
@@ -50,17 +54,23 @@ std::vector<std::string> LoadedLibraries() {
   return names;
 }
 
-void SetThreshold(const std::string& word) {
-  SetLogThreshold(word == "trace"  ? LogSeverity::kTrace
-                  : word == "warn" ? LogSeverity::kWarning
-                                   : LogSeverity::kInfo);
+// What the process is found by: a name that a person gave, or the launcher.
+std::string JobOf(const config::Options& options, const config::Settings& settings) {
+  if (!options.job_id.empty()) return options.job_id;
+  for (const char* name : {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"}) {
+    const config::Setting* const found = settings.Find(name);
+    // torchrun's own default is "none".
+    if (found != nullptr && !found->value.empty() && found->value != "none") return found->value;
+  }
+  return "";
 }
 
 // Reads the settings and says what is in force; *notes gets what only the parts can tell.
-config::LoadedOptions LoadAndReport(std::vector<std::string>* notes) {
+config::LoadedOptions LoadAndReport(std::vector<std::string>* notes, std::string* job) {
   const config::Settings settings = config::Settings::LoadForProcess();
   config::LoadedOptions loaded = config::LoadOptions(settings);
-  SetThreshold(loaded.options.log);
+  SetLogThresholdByWord(loaded.options.log);
+  *job = JobOf(loaded.options, settings);
   for (const std::string& warning : loaded.warnings) Warn(warning);
   for (const std::string& line : config::OptionReport(loaded)) Inform(line);
   *notes = loaded.notes;
@@ -82,6 +92,8 @@ class Process {
   void Stop(Devices devices) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (references_ == 0 || --references_ > 0) return;
+    admin_.reset();
+    AdminDesk::OfThisProcess().Close();
     Transport::Release();
     devices_->StopWatching();
     if (devices != Devices::kClose) return;
@@ -101,7 +113,7 @@ class Process {
   absl::Status StartFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> notes;
     if (loaded_ == nullptr) {
-      loaded_ = std::make_unique<config::LoadedOptions>(LoadAndReport(&notes));
+      loaded_ = std::make_unique<config::LoadedOptions>(LoadAndReport(&notes, &job_));
     }
     const config::Options& options = loaded_->options;
     if (options.ib_disable != 0) return absl::FailedPreconditionError("NCCL_IB_DISABLE is set");
@@ -117,9 +129,33 @@ class Process {
       return status;
     }
     devices_->StartWatching(options.port_poll_interval_ns);
+    AdminDesk::OfThisProcess().Open({.loaded = *loaded_, .job = job_});
+    if (options.admin) StartAdminService(options);
     if (!described_) Describe(notes);
     described_ = true;
     return absl::OkStatus();
+  }
+
+  // A job does not need it: what is wrong with it is told, and that is all.
+  void StartAdminService(const config::Options& options) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    admin::Surroundings surroundings = admin::Surroundings::OfThisProcess();
+    surroundings.admin_dir = options.admin_dir;
+    absl::StatusOr<std::unique_ptr<AdminService>> service =
+        AdminService::Start(&AdminDesk::OfThisProcess(), admin::SocketDirectories(surroundings));
+    if (service.ok()) {
+      admin_ = *std::move(service);
+      Inform(absl::StrCat("admin socket ", admin_->path()));
+      return;
+    }
+    const std::string line = absl::StrCat(
+        "nobody outside this process can watch or steer it, as there is no admin "
+        "socket: ",
+        service.status().message());
+    if (options.admin_dir.empty()) {
+      Inform(line);
+    } else {
+      Warn(line);
+    }
   }
 
   absl::Status FindDevices(const config::Options& options, std::vector<std::string>* notes)
@@ -161,6 +197,8 @@ class Process {
   bool described_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<config::LoadedOptions> loaded_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<DeviceTable> devices_ ABSL_GUARDED_BY(mutex_);
+  std::string job_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<AdminService> admin_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: NCCL's threads may call until the process ends.

@@ -24,6 +24,7 @@
 #include "cc/runtime/handshake_rules.h"
 #include "cc/runtime/listener.h"
 #include "cc/runtime/thread_executor.h"
+#include "cc/runtime/transport_view.h"
 
 namespace railhop::runtime {
 
@@ -48,6 +49,9 @@ struct State {
   // Open connections, for events that end some of them.
   absl::Mutex comms_mutex;
   std::set<ConnectionComm*> comms ABSL_GUARDED_BY(comms_mutex);
+  // Those, and such as are being closed; and what others have moved.
+  std::set<ConnectionComm*> counted ABSL_GUARDED_BY(comms_mutex);
+  std::map<int, TransportView::PortTotal> closed ABSL_GUARDED_BY(comms_mutex);
   // Null: failover is off. Ends after the watch, which hands it events.
   std::unique_ptr<FailoverService> failover;
   // Registrations, if failover is off; else they are the service's.
@@ -132,6 +136,7 @@ void Opened(State* running, ConnectionComm* comm) {
   {
     absl::MutexLock lock(&running->comms_mutex);
     running->comms.insert(comm);
+    running->counted.insert(comm);
   }
   if (running->failover != nullptr) {
     // Backups too: what happens to them matters before they are needed.
@@ -244,6 +249,18 @@ absl::Status CloseInBound(State* running, ConnectionComm* comm, datapath::Connec
   return closing->status;
 }
 
+// What it has moved stays counted.
+void KeepTraffic(State* running, ConnectionComm* comm, const datapath::Connection* connection) {
+  absl::MutexLock lock(&running->comms_mutex);
+  running->counted.erase(comm);
+  for (const datapath::PortTraffic& port : connection->CountTraffic().ports) {
+    TransportView::PortTotal& total = running->closed[port.physical];
+    const bool sent = AsSend(comm) != nullptr;
+    (sent ? total.sent_bytes : total.received_bytes) += port.bytes;
+    (sent ? total.sent_messages : total.received_messages) += port.messages;
+  }
+}
+
 // Gives the whole place back once nothing reaches memory over the connection any more.
 template <typename Comm, typename Connection>
 absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm>* pool) {
@@ -263,6 +280,7 @@ absl::Status CloseConnection(Comm* comm, Connection* connection, StablePool<Comm
     RAILHOP_RETURN_IF_ERROR(connection->Close());
   }
   if (running != nullptr) running->cover().Closed(comm);
+  if (running != nullptr) KeepTraffic(running.get(), comm, connection);
   comm->is_protected = false;
   comm->mark = ConnectionComm::Mark::kClosed;
   comm->connection = nullptr;
@@ -382,6 +400,33 @@ absl::Status Transport::Init(Hooks hooks) {
 }
 
 bool Transport::IsRunning() { return Running() != nullptr; }
+
+TransportView Transport::View() {
+  TransportView view;
+  const std::shared_ptr<State> running = Running();
+  if (running == nullptr) return view;
+  view.running = true;
+  view.host = running->identity.host;
+  view.instance = running->identity.instance_id;
+  view.failover = running->failover != nullptr;
+  view.ports = running->devices->Physical();
+  absl::MutexLock lock(&running->comms_mutex);
+  view.closed = running->closed;
+  for (ConnectionComm* comm : running->counted) {
+    TransportView::Comm& shown = view.comms.emplace_back();
+    shown.comm = comm;
+    shown.is_send = AsSend(comm) != nullptr;
+    shown.label = comm->label;
+    for (const PhysicalDevice* part : comm->device->parts) shown.home.push_back(part->id);
+    shown.traffic = ConnectionOf(comm)->CountTraffic();
+  }
+  return view;
+}
+
+FailoverService* Transport::Failover() {
+  const std::shared_ptr<State> running = Running();
+  return running == nullptr ? nullptr : running->failover.get();
+}
 
 void Transport::Release() {
   absl::MutexLock lock(&init_mutex);

@@ -71,6 +71,10 @@ ConnectionComm* AsConnection(RecvComm* comm);
 SendComm* AsSend(ConnectionComm* comm);
 RecvComm* AsRecv(ConnectionComm* comm);
 
+class FailoverService;
+
+struct TransportView;  // transport_view.h
+
 // Static functions only: there is one transport for each process.
 class Transport {
  public:
@@ -82,6 +86,12 @@ class Transport {
   // Drops a reference. The last one ends threads and unfinished connects, and closes what is left
   // open, so that the library may be unloaded.
   static void Release();
+
+  // Nothing but `running` unless it runs. Takes each connection's lock for an instant.
+  static TransportView View();
+  // Null if it does not run or failover is off. The caller sees to it that nobody calls Release
+  // while it is used.
+  static FailoverService* Failover();
 
   // Between Init and Release:
 

@@ -25,6 +25,7 @@ _SHAKE = "cc/runtime/handshake_fabric_test.cc"
 _SOCKETS = "cc/control/socket_address_test.cc"
 _DEVICES = "integration/plugin/devices_test.py"
 _KNOBS = "integration/plugin/knobs_test.py"
+_ADMIN = "integration/failover/admin_test.py"
 
 _READ = f"{_OPTIONS} OptionTable.EveryIntegerOfNccl_IsReadIntoItsField"
 _TEXT = f"{_OPTIONS} Options.NcclText_KeptAsItIs"
@@ -189,6 +190,12 @@ KNOBS: dict[str, tuple[str, ...]] = {
         "cc/runtime/transport_options_test.cc FailoverOptions.Cover_AllOrANumber",
         _OWN,
     ),
+    "RAILHOP_ADMIN": (f"{_ADMIN} test_no_socket_where_none_is_wanted_or_can_be", _OWN, _BAD),
+    "RAILHOP_ADMIN_DIR": (
+        f"{_ADMIN} test_socket_files_are_private_and_the_stale_are_told",
+        f"{_ADMIN} test_no_socket_where_none_is_wanted_or_can_be",
+    ),
+    "RAILHOP_JOB_ID": (f"{_ADMIN} test_health_shows_a_port_that_goes_down_and_comes_back",),
 }
 
 _ROW = re.compile(r'^\s+\{k\w+, "([A-Z_0-9]+)"', re.MULTILINE)

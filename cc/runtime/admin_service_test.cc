@@ -1,0 +1,205 @@
+// The socket itself; what is told over it of a running job: integration/failover/admin_test.py.
+#include "cc/runtime/admin_service.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/admin/client.h"
+#include "cc/admin/sockets.h"
+#include "gtest/gtest.h"
+
+namespace railhop::runtime {
+namespace {
+
+class AdminServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const base = std::getenv("TEST_TMPDIR");
+    folder_ = std::string(base == nullptr ? "/tmp" : base) + "/admin-XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    directory_ = folder_ + "/sockets";
+    path_ = admin::SocketPath(directory_, getpid());
+    config::LoadedOptions loaded = config::LoadOptions(config::Settings());
+    AdminDesk::OfThisProcess().Open({.loaded = loaded, .job = "job 9"});
+  }
+  void TearDown() override {
+    service_.reset();
+    AdminDesk::OfThisProcess().Close();
+    EXPECT_NE(access(directory_.c_str(), F_OK), 0) << "it was made, so it is removed";
+    rmdir(folder_.c_str());
+  }
+  void Start() {
+    absl::StatusOr<std::unique_ptr<AdminService>> started =
+        AdminService::Start(&AdminDesk::OfThisProcess(), {directory_});
+    ASSERT_TRUE(started.ok()) << started.status();
+    service_ = *std::move(started);
+    EXPECT_EQ(service_->path(), path_);
+  }
+  std::unique_ptr<admin::Client> Connected() const {
+    admin::Reply<std::unique_ptr<admin::Client>> client = admin::Client::AtSocket(path_);
+    EXPECT_TRUE(client.ok()) << client.failure().message;
+    return client.ok() ? std::move(*client) : nullptr;
+  }
+  std::string Refusal(const std::string& directory) const {
+    const auto started = AdminService::Start(&AdminDesk::OfThisProcess(), {directory});
+    return started.ok() ? "" : std::string(started.status().message());
+  }
+
+  std::string folder_;
+  std::string directory_;
+  std::string path_;
+  std::unique_ptr<AdminService> service_;
+};
+
+TEST_F(AdminServiceTest, Ask_AnswersOverTheSocket) {
+  Start();
+  const std::unique_ptr<admin::Client> client = Connected();
+  const admin::Reply<admin::Process> process = client->GetProcess();
+  ASSERT_TRUE(process.ok()) << process.failure().message;
+  EXPECT_EQ(process->pid, getpid());
+  EXPECT_EQ(process->job, "job 9");
+  EXPECT_EQ(process->api_version, admin::kApiVersion);
+  EXPECT_FALSE(process->running);
+  const admin::Reply<std::vector<admin::Option>> config = client->GetConfig();
+  ASSERT_TRUE(config.ok());
+  EXPECT_GT(config->size(), 50u);
+  EXPECT_EQ(client->Hold("mlx5_0:1").failure().code, admin::ErrorCode::kRefused);
+  EXPECT_EQ(client->SetOption("RAILHOP_X", "1").failure().code, admin::ErrorCode::kNotFound);
+  EXPECT_EQ(client->SetOption("RAILHOP_LOG", "loud").failure().message,
+            "RAILHOP_LOG=loud: wanted: trace, info, warn");
+  const admin::Reply<admin::Option> set = client->SetOption("RAILHOP_LOG", "warn");
+  ASSERT_TRUE(set.ok()) << set.failure().message;
+  EXPECT_EQ(set->source, "command");
+  EXPECT_TRUE(client->SetOption("RAILHOP_LOG", "info").ok());
+}
+
+TEST_F(AdminServiceTest, Files_ArePrivateAndGoWithIt) {
+  Start();
+  struct stat about = {};
+  ASSERT_EQ(stat(path_.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  ASSERT_EQ(stat(directory_.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700u);
+  service_.reset();
+  EXPECT_NE(access(path_.c_str(), F_OK), 0);
+}
+
+// An earlier process of the same number was killed.
+TEST_F(AdminServiceTest, StaleSocket_IsReplaced) {
+  Start();
+  const std::string kept = folder_ + "/kept";
+  ASSERT_EQ(link(path_.c_str(), kept.c_str()), 0);
+  service_.reset();
+  ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
+  ASSERT_EQ(rename(kept.c_str(), path_.c_str()), 0);
+  Start();
+  EXPECT_TRUE(Connected()->GetProcess().ok());
+  service_.reset();
+  rmdir(directory_.c_str());
+}
+
+TEST_F(AdminServiceTest, SocketOfALivingProcess_IsLeftAlone) {
+  Start();
+  EXPECT_NE(Refusal(directory_).find("another process answers at"), std::string::npos);
+  EXPECT_TRUE(Connected()->GetProcess().ok());
+}
+
+TEST_F(AdminServiceTest, Directory_NotOursAlone_Refused) {
+  const std::string open = folder_ + "/open";
+  ASSERT_EQ(mkdir(open.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(open.c_str(), 0777), 0);
+  EXPECT_EQ(Refusal(open), open + ": others may write there");
+  EXPECT_EQ(Refusal(folder_ + "/none/none"), folder_ + "/none/none: No such file or directory");
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("/", link.c_str()), 0);
+  EXPECT_EQ(Refusal(link), link + ": is no directory");
+  // The next in line is taken.
+  absl::StatusOr<std::unique_ptr<AdminService>> started =
+      AdminService::Start(&AdminDesk::OfThisProcess(), {open, directory_});
+  ASSERT_TRUE(started.ok());
+  EXPECT_EQ((*started)->path(), path_);
+  started->reset();
+  unlink(link.c_str());
+  rmdir(open.c_str());
+}
+
+TEST_F(AdminServiceTest, ManyClientsAtOnce_AllAreAnswered) {
+  Start();
+  std::vector<std::thread> threads;
+  std::atomic<int> answered = 0;
+  for (int i = 0; i < 2 * AdminService::kClientsMax; ++i) {
+    threads.emplace_back([this, &answered] {
+      for (int tries = 0; tries < 100; ++tries) {
+        const auto client = admin::Client::AtSocket(path_);
+        // When all places are taken by clients that are being answered, it comes again.
+        if (client.ok() && (*client)->GetHealth().ok()) {
+          ++answered;
+          return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, 2 * AdminService::kClientsMax);
+}
+
+// A child has the same descriptors; as long as it lives, its parent's socket must not look alive.
+TEST_F(AdminServiceTest, ForkedChild_DoesNotAnswerForItsParent) {
+  Start();
+  const std::unique_ptr<admin::Client> before = Connected();
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipes[1]);
+    char byte;
+    [[maybe_unused]] const ssize_t n = read(pipes[0], &byte, 1);
+    _exit(0);
+  }
+  close(pipes[0]);
+  EXPECT_TRUE(before->GetProcess().ok());
+  // As if this process were killed: the file stays.
+  const std::string kept = folder_ + "/kept";
+  ASSERT_EQ(link(path_.c_str(), kept.c_str()), 0);
+  service_.reset();
+  const admin::Reply<int> fd = admin::ConnectSocket(kept, 1'000'000'000);
+  ASSERT_FALSE(fd.ok());
+  EXPECT_EQ(fd.failure().code, admin::ErrorCode::kStaleSocket);
+  EXPECT_NE(before->GetProcess().failure().code, admin::ErrorCode::kTimeout);
+  close(pipes[1]);
+  waitpid(child, nullptr, 0);
+  unlink(kept.c_str());
+}
+
+TEST_F(AdminServiceTest, NotStarted_SaysSo) {
+  Start();
+  AdminDesk::OfThisProcess().Close();
+  const admin::Reply<admin::Health> health = Connected()->GetHealth();
+  ASSERT_FALSE(health.ok());
+  EXPECT_EQ(health.failure().code, admin::ErrorCode::kNotLoaded);
+}
+
+TEST_F(AdminServiceTest, EndWhileSomebodyWaits_DoesNotWait) {
+  Start();
+  const std::unique_ptr<admin::Client> client = Connected();
+  std::thread waiting([&client] { EXPECT_FALSE(client->GetEvents(0, 1, 60'000'000'000).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  service_.reset();
+  waiting.join();
+}
+
+}  // namespace
+}  // namespace railhop::runtime
