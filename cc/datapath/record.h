@@ -84,8 +84,8 @@ struct PortTraffic {
 
 // All that a connection has moved.
 struct Traffic {
-  uint64_t transfers = 0;    // sends, receives (a grouped one counts once) that have begun
-  uint32_t outstanding = 0;  // messages of ours that are not known to be done
+  uint64_t transfers = 0;          // sends, receives (a grouped one counts once) that have begun
+  uint32_t outstanding = 0;        // messages of ours that are not known to be done
   std::vector<PortTraffic> ports;  // those that it has used, by id
   uint64_t bytes() const {
     uint64_t sum = 0;

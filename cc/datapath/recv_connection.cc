@@ -318,8 +318,8 @@ __attribute__((always_inline)) inline void RecvConnection::Arrive(const ibv_wc& 
   transfer.slots |= static_cast<uint8_t>(1u << lane.local_device);
   if (immediate.has_record) {
     record.bytes = memory_->sizes.bytes[immediate.slot][immediate.receive];
-    lane.bytes += PlanStripes(record.bytes, rules_.lanes_per_send)
-                      .Length(immediate.stripe, record.bytes);
+    lane.bytes +=
+        PlanStripes(record.bytes, rules_.lanes_per_send).Length(immediate.stripe, record.bytes);
   } else {
     record.bytes += wc.byte_len;
     lane.bytes += wc.byte_len;

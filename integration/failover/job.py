@@ -165,6 +165,7 @@ class Job:
         self.fabric = Fabric(str(path), seed=seed, library_dir=_LIBRARY_DIR)
         for words in before:
             self.fabric.fault(words)
+        self.admin_dir = self.folder / "admin"
         self._show = self.folder / "show.json"
         self._gaps = self.folder / "gaps"
         command = [
@@ -184,7 +185,13 @@ class Job:
         self._log_lock = threading.Condition()
         self._process = subprocess.Popen(
             command,
-            env={**kept, **OPTIONS, **(env or {}), **self.fabric.environment()},
+            env={
+                **kept,
+                **OPTIONS,
+                "RAILHOP_ADMIN_DIR": str(self.admin_dir),
+                **(env or {}),
+                **self.fabric.environment(),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
