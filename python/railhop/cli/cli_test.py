@@ -236,7 +236,9 @@ def test_a_bad_drill_is_named_before_it_begins(capsys: Capture, tmp_path: pathli
     assert "no scenario; say --scenario" in bad(capsys, *over)
     assert "did you mean 'nic-down'" in bad(capsys, *over, "--scenario", "nic-dwn")
     assert "'3' is no time" in bad(capsys, *over, "--scenario", "nic0 down at 3")
-    assert "no fabric to hold the drill on" in bad(capsys, "drill", "--scenario", "nic-down")
+    assert "no fabric and no NIC: this machine has no RDMA device; say --fabric" in bad(
+        capsys, "drill", "--scenario", "nic-down"
+    )
     assert "no fabric: " in bad(capsys, "drill", "--fabric", "nowhere", "--scenario", "nic-down")
     assert "write NAME=VALUE" in bad(capsys, *over, "--scenario", "nic-down", "--env", "X")
     assert "--each-host is about CMD" in bad(capsys, *over, "--scenario", "nic-down", "--each-host")

@@ -153,6 +153,7 @@ def _options(pairs: tuple[str, ...]) -> dict[str, str]:
         "railhop drill --fabric two-hosts-4nic --scenario nic-down --json",
         "railhop drill --fabric two-hosts-4nic --scenario 'nic0 down at 3s' --report nic.html",
         "railhop drill --fabric two-hosts-4nic --scenario flap --each-host -- python train.py",
+        "railhop drill --scenario 'failover nic0 at 30s for 20s' -- torchrun train.py",
         "railhop drill --list",
     ),
 )
@@ -187,7 +188,8 @@ def COMMAND(  # noqa: N802
 
     Without CMD, streams run between the first two hosts and every byte is compared. With CMD
     that runs; it passes if it ends with status 0. CMD may write JSON lines to
-    $RAILHOP_DRILL_LOG (docs/operating/drills.md).
+    $RAILHOP_DRILL_LOG (docs/operating/drills.md). Without --fabric it is held on this machine's
+    own NICs: CMD is needed, and the scenario consists of commands (failover, hold).
 
     Exit status: 0 passed; 1 judged bad (died, wrong bytes, gap too long, no failback); 2 bad
     input, or the workload failed for its own reasons.
@@ -196,11 +198,6 @@ def COMMAND(  # noqa: N802
         return _list(as_json)
     if not words:
         raise click.UsageError("no scenario; say --scenario nic-down, or --list for all of them")
-    if not topology:
-        raise CliError(
-            "no fabric to hold the drill on; say --fabric two-hosts-4nic ('railhop fabric "
-            "topology' lists them). On real NICs use railhop.drill or 'railhop failover'"
-        )
     if options["each_host"] and not command:
         raise click.UsageError("--each-host is about CMD: write '-- CMD' behind it")
     for file in (options["save"], options["report"], options["png"]):
@@ -209,7 +206,7 @@ def COMMAND(  # noqa: N802
     from railhop import drills, scenario  # noqa: PLC0415  the fabric is a compiled module
 
     found = scenario.find(words)
-    rate = options["nic_rate"] or ("none" if command else _NIC_RATE)
+    rate = options["nic_rate"] or ("none" if command or not topology else _NIC_RATE)
     workload = _workload(command, options["each_host"], _options(options["pairs"]))
     with _progress(as_json) as progress:
         result = drills.rehearse(

@@ -15,7 +15,7 @@ from typing import Any, Optional
 import railhop
 from railhop.drills.errors import DrillError
 from railhop.drills.workload import Group, Outcome, status_text
-from railhop.drills.world import World
+from railhop.drills.world import AnyWorld
 
 # A file for what only the workload knows, JSON lines: {"step": 3, "ms": 41.2, "loss": 0.7} after
 # each step (with "time_unix_ns", its end), {"wrong_bytes": 0} once.
@@ -57,7 +57,7 @@ class Command:
         """For people."""
         return shlex.join(self._command)
 
-    def start(self, world: World) -> None:
+    def start(self, world: AnyWorld) -> None:
         """See Workload."""
         hosts = world.hosts if self._each_host else world.hosts[:1]
         with socket.socket() as probe:
@@ -66,10 +66,10 @@ class Command:
         for rank, host in enumerate(hosts):
             env = {
                 **os.environ,
-                "NCCL_SOCKET_IFNAME": "lo",
+                **({"NCCL_SOCKET_IFNAME": "lo"} if len(world.hosts) > 1 else {}),
                 **railhop.environment(),
                 **self._extra,
-                **world.fabric.environment(host),
+                **world.environment(host),
                 LOG_VARIABLE: str(self._log),
             }
             if self._each_host:
@@ -77,7 +77,9 @@ class Command:
                     RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(len(hosts)),
                     LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                 )  # fmt: skip
-            self._groups.append(Group(self._command, env, echo_fd=self._echo_fd))
+            group = Group(self._command, env, echo_fd=self._echo_fd)
+            self._groups.append(group)
+            world.started(group.process.pid)
 
     def running(self) -> bool:
         """See Workload: False as soon as one has failed."""

@@ -10,10 +10,11 @@ from typing import Optional
 from railhop.drills.episodes import EpisodeWatch
 from railhop.drills.errors import DrillError
 from railhop.drills.judge import Seen, judge
+from railhop.drills.node import NodeWorld
 from railhop.drills.result import Happening, Result
 from railhop.drills.sampler import Sampler
 from railhop.drills.workload import Workload
-from railhop.drills.world import World
+from railhop.drills.world import AnyWorld, World
 from railhop.scenario import Player, Scenario, Step, placed
 
 # Called again and again: seconds since traffic began, seconds in all (0 if nobody knows), and what
@@ -34,7 +35,7 @@ def _silent(_seconds: float, _total: float, _text: str) -> None:
 class _Drill:
     """One drill; only for rehearse()."""
 
-    def __init__(self, world: World, workload: Workload, scenario: Scenario, progress: Progress):
+    def __init__(self, world: AnyWorld, workload: Workload, scenario: Scenario, progress: Progress):
         self._world, self._workload, self._progress = world, workload, progress
         self.scenario = placed(scenario, world.devices)
         world.check(self.scenario)
@@ -64,7 +65,7 @@ class _Drill:
                 )
             if time.monotonic() > deadline:
                 raise DrillError(
-                    f"the workload sent nothing over the fabric within {_BEGIN_S:g} s: "
+                    f"the workload moved nothing within {_BEGIN_S:g} s: "
                     f"{self._workload.about}; does it use NCCL or the backend 'railhop'?"
                 )
             time.sleep(0.01)
@@ -122,7 +123,7 @@ class _Drill:
 
 
 def rehearse(
-    topology: str,
+    topology: Optional[str],
     scenario: Scenario,
     workload: Workload,
     *,
@@ -131,10 +132,10 @@ def rehearse(
     title: str = "",
     progress: Optional[Progress] = None,
 ) -> Result:
-    """Holds a drill over a fresh software fabric.
+    """Holds a drill over a fresh software fabric, or on real NICs.
 
     Args:
-      topology: a file, or a name of the fabric's own.
+      topology: a file, or a name of the fabric's own; None for this machine's own NICs.
       scenario: what to put in.
       workload: what runs; started and ended here.
       nic_rate: "400Mb/s": what each NIC sends at most, so that a lost one shows.
@@ -145,7 +146,9 @@ def rehearse(
     Errors: DrillError and ScenarioError, with nothing left running.
     """
     with contextlib.ExitStack() as stack:
-        world = stack.enter_context(World(topology, seed=seed))
+        world: AnyWorld = (
+            NodeWorld() if topology is None else stack.enter_context(World(topology, seed=seed))
+        )
         stack.callback(workload.kill)
         drill = _Drill(world, workload, scenario, progress or _silent)
         stack.callback(drill.sampler.stop)
@@ -182,8 +185,8 @@ def rehearse(
             steps=[(one["time_s"], one["ms"]) for one in steps],
         )
         return Result(
-            title=title or f"{scenario.name} on {topology}",
-            fabric=topology,
+            title=title or f"{scenario.name} on {world.topology}",
+            fabric=world.topology,
             workload=workload.about,
             scenario=drill.scenario.to_dict(),
             started_unix_ns=drill.start_unix_ns,

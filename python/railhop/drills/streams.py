@@ -13,7 +13,7 @@ from railhop import paths
 from railhop.drills.errors import DrillError
 from railhop.drills.judge import Gap
 from railhop.drills.workload import Group, Outcome, status_text
-from railhop.drills.world import World
+from railhop.drills.world import AnyWorld, World
 
 # Gaps that are shorter come with every message.
 _GAP_MS_MIN = 5.0
@@ -43,8 +43,12 @@ class Streams:
         """For people."""
         return "netperf streams, every byte compared"
 
-    def start(self, world: World) -> None:
+    def start(self, world: AnyWorld) -> None:
         """See Workload."""
+        if not isinstance(world, World):
+            raise DrillError(
+                "streams need software NICs: say --fabric TOPOLOGY, or give a command: -- CMD"
+            )
         hosts = world.hosts
         if len(hosts) < 2:
             hosts = [hosts[0], hosts[0]]
@@ -65,7 +69,7 @@ class Streams:
             "NCCL_SOCKET_IFNAME": "lo",
             "NCCL_DEBUG": "WARN",
             **self._environment,
-            **world.fabric.environment(),
+            **world.environment(),
         }
         self._group = Group(command, env)
 

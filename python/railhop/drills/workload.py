@@ -15,7 +15,7 @@ from typing import Optional, Protocol
 
 from railhop.drills.errors import DrillError
 from railhop.drills.judge import Gap
-from railhop.drills.world import World
+from railhop.drills.world import AnyWorld
 
 # How long a workload may take to its end when it is asked for it.
 PATIENCE_S = 60.0
@@ -45,7 +45,7 @@ class Workload(Protocol):
     def endless(self) -> bool:
         """Whether it runs until `end`."""
 
-    def start(self, world: World) -> None:
+    def start(self, world: AnyWorld) -> None:
         """Starts its processes."""
 
     def running(self) -> bool:

@@ -1,11 +1,12 @@
-"""Where a drill takes place: a software fabric of its own."""
+"""Where a drill takes place: a software fabric of its own, or this machine's NICs (node.py)."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from railhop import paths
 from railhop.drills.errors import DrillError
+from railhop.drills.node import NodeWorld
 from railhop.drills.sampler import PortCount
 from railhop.scenario import Scenario, ScenarioError, Step
 from railhop.testing.fabric import Fabric
@@ -39,6 +40,13 @@ class World:
     def hosts(self) -> list[str]:
         """In the topology's order."""
         return list(self.devices)
+
+    def environment(self, host: str = "") -> dict[str, str]:
+        """What places a program on a host of it."""
+        return self.fabric.environment(host)
+
+    def started(self, pid: int) -> None:
+        """A workload's process has been started: the fabric knows by itself."""
 
     def check(self, scenario: Scenario) -> None:
         """Tries all faults on another fabric like this, where nothing runs.
@@ -82,6 +90,10 @@ class World:
         """Those that run over it: pid to host."""
         here: list[dict[str, Any]] = self.fabric.snapshot()["processes"]
         return {one["pid"]: one["host"] for one in here}
+
+
+# Where a drill may take place.
+AnyWorld = Union[World, NodeWorld]
 
 
 def _put(fabric: Fabric, step: Step) -> None:

@@ -13,9 +13,10 @@ from railhop.scenario.find import find, names
 from railhop.scenario.parse import parse
 from railhop.scenario.place import placed
 from railhop.scenario.play import Player
-from railhop.scenario.step import Expectation, Scenario, ScenarioError, Step
+from railhop.scenario.step import COMMANDS, Expectation, Scenario, ScenarioError, Step
 
 __all__ = [
+    "COMMANDS",
     "Expectation",
     "Player",
     "Scenario",
