@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # What a NIC of the built-in workload sends at most: little enough that a laptop keeps it up, so
 # that the loss of one shows.
 _NIC_RATE = "400Mb/s"
+_WORKLOADS = ("streams", "all-reduce", "all-gather")
 
 
 def _complete_scenarios(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -128,12 +129,18 @@ def _outputs(
             pages.write_png(html, pathlib.Path(png))
 
 
-def _workload(command: tuple[str, ...], each_host: bool, options: dict[str, str]) -> Workload:
+def _workload(
+    kind: str, command: tuple[str, ...], each_host: bool, seconds: float, extra: dict[str, str]
+) -> Workload:
     from railhop.drills import Command, Streams  # noqa: PLC0415
 
     if command:
-        return Command(command, each_host=each_host, echo_fd=2, extra=options)
-    return Streams(environment=options)
+        return Command(command, each_host=each_host, echo_fd=2, extra=extra)
+    if kind == "streams":
+        return Streams(environment=extra)
+    from railhop.drills.collectives import Collectives  # noqa: PLC0415
+
+    return Collectives(kind, seconds, extra=extra)
 
 
 def _options(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -154,6 +161,7 @@ def _options(pairs: tuple[str, ...]) -> dict[str, str]:
         "railhop drill --fabric two-hosts-4nic --scenario 'nic0 down at 3s' --report nic.html",
         "railhop drill --fabric two-hosts-4nic --scenario flap --each-host -- python train.py",
         "railhop drill --scenario 'failover nic0 at 30s for 20s' -- torchrun train.py",
+        "railhop drill --fabric two-hosts-8nic --scenario black-hole --workload all-reduce",
         "railhop drill --list",
     ),
 )
@@ -163,6 +171,10 @@ def _options(pairs: tuple[str, ...]) -> dict[str, str]:
     help="A name (--list), a file, or words such as 'nic0 down at 3s for 5s'.",
 )  # fmt: skip
 @click.option("--list", "listing", is_flag=True, help="List the named scenarios.")
+@click.option(
+    "--workload", type=click.Choice(_WORKLOADS), default="streams",
+    help="Without CMD: streams (default), or a collective over all hosts, which needs NumPy.",
+)  # fmt: skip
 @click.option("--each-host", is_flag=True, help="CMD once for each host, as torchrun's ranks.")
 @click.option(
     "--nic-rate", metavar="RATE",
@@ -207,7 +219,13 @@ def COMMAND(  # noqa: N802
 
     found = scenario.find(words)
     rate = options["nic_rate"] or ("none" if command or not topology else _NIC_RATE)
-    workload = _workload(command, options["each_host"], _options(options["pairs"]))
+    workload = _workload(
+        options["workload"],
+        command,
+        options["each_host"],
+        found.lasts_s,
+        _options(options["pairs"]),
+    )
     with _progress(as_json) as progress:
         result = drills.rehearse(
             topology,

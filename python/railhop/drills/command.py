@@ -114,6 +114,29 @@ class Command:
         self._folder.cleanup()
 
 
+def _step(entry: dict[str, Any]) -> dict[str, Any]:
+    loss = {"loss": float(entry["loss"])} if "loss" in entry else {}
+    return {
+        "step": int(entry["step"]),
+        "ms": float(entry["ms"]),
+        "time_unix_ns": int(entry["time_unix_ns"]),
+        **loss,
+    }
+
+
+def _monitored(entry: dict[str, Any]) -> dict[str, Any]:
+    """A line of railhop.torch.StepMonitor."""
+    duration_ns = int(entry["duration_ns"])
+    return _step(
+        {
+            "step": entry["number"],
+            "ms": duration_ns / 1e6,
+            "time_unix_ns": int(entry["begin_unix_ns"]) + duration_ns,
+            **{key: value for key, value in entry.get("values", {}).items() if key == "loss"},
+        }
+    )
+
+
 def _read_log(file: pathlib.Path) -> tuple[list[dict[str, Any]], Optional[int]]:
     """Steps and wrong bytes that the workload has noted."""
     steps, wrong_bytes = [], None
@@ -125,14 +148,9 @@ def _read_log(file: pathlib.Path) -> tuple[list[dict[str, Any]], Optional[int]]:
             if "wrong_bytes" in entry:
                 wrong_bytes = (wrong_bytes or 0) + int(entry["wrong_bytes"])
             if "step" in entry:
-                steps.append(
-                    {
-                        "step": int(entry["step"]),
-                        "ms": float(entry["ms"]),
-                        "time_unix_ns": int(entry["time_unix_ns"]),
-                        **({"loss": float(entry["loss"])} if "loss" in entry else {}),
-                    }
-                )
+                steps.append(_step(entry))
+            elif "duration_ns" in entry:
+                steps.append(_monitored(entry))
         except (ValueError, TypeError, KeyError) as error:
             raise DrillError(
                 f"line {number} of ${LOG_VARIABLE} is wrong ({error}); write JSON lines such as "

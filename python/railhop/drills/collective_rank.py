@@ -1,0 +1,86 @@
+"""One rank of the built-in collectives: a program that railhop.drills.collectives starts.
+
+Every round has data of its own, so that what is lost, late or doubled shows; each rank knows what
+must come out and compares all of it. Rank 0 says in the data itself which round is the last, so
+that all end together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import numpy
+
+from railhop._transport.collectives import Collectives
+from railhop._transport.group import FolderStore, Group
+from railhop._transport.numpy_arrays import NumpyArrays
+
+_INTEGER = numpy.int64
+
+
+def _values(rank: int, number: int, count: int) -> numpy.ndarray:
+    """What a rank gives in a round; element 0 is left for the sign of the end."""
+    start = (rank + 1) * 1_000_003 + number * 7919
+    return numpy.arange(start, start + count, dtype=_INTEGER)
+
+
+class _Rank:
+    """A rank and its rounds."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self._count = count
+        self.group = Group(self.rank, self.size, FolderStore(os.environ["RAILHOP_DRILL_STORE"]))
+        self._collectives = Collectives(self.group, NumpyArrays())
+        self.turn = {"all-reduce": self._all_reduce, "all-gather": self._all_gather}[kind]
+
+    def _all_reduce(self, number: int, last: bool) -> tuple[bool, int]:
+        """Whether it was the last round, and how many bytes were wrong."""
+        data = _values(self.rank, number, self._count)
+        data[0] = int(last and self.rank == 0)
+        self._collectives.all_reduce(data, "sum")
+        wanted = sum(_values(rank, number, self._count) for rank in range(self.size))
+        wrong = numpy.count_nonzero(data[1:] != wanted[1:])
+        return bool(data[0]), int(wrong) * data.itemsize
+
+    def _all_gather(self, number: int, last: bool) -> tuple[bool, int]:
+        data = _values(self.rank, number, self._count)
+        data[0] = int(last and self.rank == 0)
+        outs = [numpy.empty_like(data) for _ in range(self.size)]
+        self._collectives.all_gather(outs, data)
+        wrong = 0
+        for rank, out in enumerate(outs):
+            wrong += numpy.count_nonzero(out[1:] != _values(rank, number, self._count)[1:])
+        return bool(outs[0][0]), int(wrong) * data.itemsize
+
+
+def main(kind: str, size_bytes: int, seconds: float) -> int:
+    """Rounds until the time is over; notes steps and wrong bytes for the drill."""
+    rank = _Rank(kind, max(2, size_bytes // _INTEGER().itemsize))
+    end_s = time.monotonic() + seconds
+    wrong = number = 0
+    with open(os.environ["RAILHOP_DRILL_LOG"], "a", encoding="ascii") as log:
+
+        def note(**words: object) -> None:
+            log.write(json.dumps(words) + "\n")
+            log.flush()
+
+        over = False
+        while not over:
+            begin = time.monotonic()
+            over, bad = rank.turn(number, time.monotonic() >= end_s)
+            wrong += bad
+            if rank.rank == 0:
+                spent_ms = (time.monotonic() - begin) * 1e3
+                note(step=number, ms=round(spent_ms, 3), time_unix_ns=time.time_ns())
+            number += 1
+        note(wrong_bytes=wrong)
+    rank.group.close()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
