@@ -37,6 +37,16 @@ class _Entered:
     done: list[Any] = dataclasses.field(default_factory=list)
 
 
+def _ended(api: Any) -> bool:
+    try:
+        api.health()
+    except (railhop.StaleSocketError, NotFoundError):
+        return True
+    except Error:
+        return False
+    return False
+
+
 class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
     """Takes a device, port or connection out of use for the time of a block or of a function.
 
@@ -161,10 +171,9 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
                 if not self._target.startswith("connection:"):
                     api.release(self._target)
                 api.fail_back(self._target)
-            except railhop.StaleSocketError:
-                # It has ended, and with it what was held.
-                continue
             except Error as error:
-                first = first or error
+                # With a process that has ended what was held has ended too.
+                if not _ended(api):
+                    first = first or error
         if first is not None and not hide:
             raise first

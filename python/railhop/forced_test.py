@@ -111,12 +111,12 @@ def test_a_connection_is_failed_back_but_never_released() -> None:
 def test_a_process_that_has_ended_inside_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
 
-    def gone(_target: str) -> None:
-        raise railhop.StaleSocketError("it has ended")
+    def gone(*_words: str) -> None:
+        raise railhop.NotFoundError("there is no such socket")
 
-    monkeypatch.setattr(api, "release", gone)
     with drill(device="mlx5_0", process=api):
-        pass
+        monkeypatch.setattr(api, "release", gone)
+        monkeypatch.setattr(api, "health", gone)
 
 
 def test_bad_words_are_named() -> None:

@@ -9,9 +9,8 @@ from typing import Any, Optional
 
 import click
 
-import railhop
 from railhop.cli.common import console, examples, words_in
-from railhop.cli.select import Chosen, choose_some, process_options
+from railhop.cli.select import ENDED, Chosen, choose_some, process_options
 
 _PAGE = 1024
 _POLL_S = 0.2
@@ -35,7 +34,7 @@ class Reader:
         for process in list(self._processes):
             try:
                 found += list(self._of(process))
-            except railhop.StaleSocketError:
+            except ENDED:
                 self._processes.remove(process)
                 self.ended += 1
         return sorted(found, key=lambda one: int(one["time_unix_ns"]))

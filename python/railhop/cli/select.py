@@ -17,6 +17,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _API: Any = railhop
 
 
+# What a call on a process that has ended meanwhile raises: its socket is dead, or gone.
+ENDED = (railhop.StaleSocketError, railhop.NotFoundError)
+
+
 @dataclasses.dataclass(frozen=True)
 class Chosen:
     """A process with Railhop. api: a railhop.Process."""
@@ -42,7 +46,7 @@ def processes() -> tuple[list[Chosen], list[str]]:
             problems.append(one.problem)
             continue
         # It may end between the two.
-        with contextlib.suppress(railhop.StaleSocketError):
+        with contextlib.suppress(*ENDED):
             found.append(Chosen(one.pid, one.info.job, one.info.host, one.attach()))
     return found, problems
 

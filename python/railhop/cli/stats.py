@@ -9,6 +9,7 @@ from rich.table import Table
 
 from railhop.cli.common import console, examples, json_option, print_json, words_in
 from railhop.cli.select import choose_some, process_options
+from railhop.cli.view import short_program
 from railhop.report.units import milliseconds, size
 
 
@@ -81,7 +82,8 @@ def COMMAND(  # noqa: N802
     out = console()
     for stats in found:
         process = stats["process"]
-        out.print(f"{process['pid']} {process['program']}", style="bold", markup=False)
+        head = f"{process['pid']} {short_program(process['program'])}"
+        out.print(head, style="bold", markup=False)
         out.print(_ports(stats))
         out.print(
             f"episodes {stats['episodes_begun']}, recovered {stats['episodes_recovered']}, "

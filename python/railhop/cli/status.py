@@ -8,10 +8,9 @@ from typing import Any, Optional
 import click
 from rich.console import Group, RenderableType
 
-import railhop
 from railhop.cli import view
 from railhop.cli.common import BAD, GOOD, console, examples, print_json
-from railhop.cli.select import choose, process_options
+from railhop.cli.select import ENDED, choose, process_options
 
 _NOBODY = (
     "No process with Railhop runs on this node. Start one with 'railhop run -- CMD', or see "
@@ -26,7 +25,7 @@ def _healths(pid: Optional[int], job: Optional[str], path: Optional[str]) -> lis
     for process in choose(pid, job, path):
         try:
             found.append(process.api.health().to_dict())
-        except railhop.StaleSocketError:
+        except ENDED:
             if named:
                 raise
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import time
 from typing import Any
 
@@ -22,6 +23,7 @@ _STYLES = {
 # Longer lists are counted, not shown.
 _ROWS = 12
 _EPISODES = 6
+_PROGRAM = 70
 
 
 def _word(state: Any) -> Text:
@@ -43,6 +45,13 @@ def _table(*heads: str, right: tuple[str, ...] = ()) -> Table:
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", no_wrap=True)
     return table
+
+
+def short_program(program: str) -> str:
+    """A command line without the way to its program, cut."""
+    name, blank, rest = program.partition(" ")
+    text = os.path.basename(name) + blank + rest
+    return text if len(text) <= _PROGRAM else text[: _PROGRAM - 3] + "..."
 
 
 def ports(health: dict[str, Any]) -> Table:
@@ -120,7 +129,7 @@ def episodes(health: dict[str, Any]) -> list[RenderableType]:
 def parts(health: dict[str, Any]) -> list[RenderableType]:
     """All of one process."""
     process = health["process"]
-    head = Text(f"{process['pid']} {process['program']}", style="bold")
+    head = Text(f"{process['pid']} {short_program(process['program'])}", style="bold")
     if process["job"]:
         head.append(f"  job {process['job']}", style="")
     head.append("  ")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import TracebackType
 from typing import Any, Optional
 
+import railhop
 from railhop.drills import episodes
 from railhop.drills.errors import DrillError
 from railhop.drills.workload import Outcome, Workload
@@ -13,11 +15,15 @@ from railhop.drills.world import World
 
 # For what has to happen soon, on machines that are busy.
 PATIENCE_S = 60.0
+_PROOF_S = 10.0
 _POLL_S = 0.01
 
 
 class Job:
-    """Runs a workload from entering to leaving; `finish` says what came of it."""
+    """Runs a workload from entering to leaving; `finish` says what came of it.
+
+    Entering returns when traffic flows and, as a rule, all ports can take over for each other.
+    """
 
     def __init__(self, world: World, workload: Workload) -> None:
         self.world, self.workload = world, workload
@@ -27,6 +33,7 @@ class Job:
         try:
             self.workload.start(self.world)
             self.wait_bytes()
+            self._wait_proved()
         except BaseException:
             self.workload.kill()
             raise
@@ -66,18 +73,34 @@ class Job:
                 raise DrillError(f"no {more} bytes within {PATIENCE_S:g} s{where}")
             time.sleep(_POLL_S)
 
+    def _wait_proved(self) -> None:
+        """Until every port has a path that was proved, for a while: before, none is a backup."""
+        deadline = time.monotonic() + _PROOF_S
+        while time.monotonic() < deadline and not self._proved():
+            time.sleep(_POLL_S)
+
+    def _proved(self) -> bool:
+        for process in self._attached():
+            health = process.health()
+            good = {one.port for one in health.paths if str(one.state) == "good"}
+            if any(one.name not in good for one in health.ports if str(one.state) == "up"):
+                return False
+        return True
+
+    def _attached(self, host: str = "") -> list[Any]:
+        found = []
+        for pid, place in self.world.processes().items():
+            if host in ("", place):
+                with contextlib.suppress(railhop.Error):  # a launcher, without the plugin
+                    found.append(episodes.attach(pid))
+        return found
+
     def processes(self, host: str = "") -> list[Any]:
         """A railhop.Process for each that runs Railhop, of a host or of all.
 
         Errors: DrillError if there is none.
         """
-        found = []
-        for pid, place in self.world.processes().items():
-            if host in ("", place):
-                try:
-                    found.append(episodes.attach(pid))
-                except Exception:
-                    continue
+        found = self._attached(host)
         if not found:
             raise DrillError(f"no process with Railhop runs on {host or 'any host'}")
         return found

@@ -130,6 +130,7 @@ def rehearse(
     nic_rate: Optional[str] = None,
     seed: int = 0,
     title: str = "",
+    node: Optional[NodeWorld] = None,
     progress: Optional[Progress] = None,
 ) -> Result:
     """Holds a drill over a fresh software fabric, or on real NICs.
@@ -141,13 +142,16 @@ def rehearse(
       nic_rate: "400Mb/s": what each NIC sends at most, so that a lost one shows.
       seed: of the fabric.
       title: of the report.
+      node: this machine, if it is looked at in another way than usual.
       progress: told what goes on.
 
     Errors: DrillError and ScenarioError, with nothing left running.
     """
     with contextlib.ExitStack() as stack:
         world: AnyWorld = (
-            NodeWorld() if topology is None else stack.enter_context(World(topology, seed=seed))
+            node or NodeWorld()
+            if topology is None
+            else stack.enter_context(World(topology, seed=seed))
         )
         stack.callback(workload.kill)
         drill = _Drill(world, workload, scenario, progress or _silent)
