@@ -15,8 +15,9 @@ import time
 import numpy
 
 from railhop._transport.collectives import Collectives
-from railhop._transport.group import FolderStore, Group
+from railhop._transport.group import Group
 from railhop._transport.numpy_arrays import NumpyArrays
+from railhop.drills.tcp_store import TcpStore
 
 _INTEGER = numpy.int64
 
@@ -33,7 +34,9 @@ class _Rank:
     def __init__(self, kind: str, count: int) -> None:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._count = count
-        self.group = Group(self.rank, self.size, FolderStore(os.environ["RAILHOP_DRILL_STORE"]))
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store = TcpStore(address, port, serve=self.rank == 0)
+        self.group = Group(self.rank, self.size, store)
         self._collectives = Collectives(self.group, NumpyArrays())
         self.turn = {"all-reduce": self._all_reduce, "all-gather": self._all_gather}[kind]
 
@@ -42,7 +45,8 @@ class _Rank:
         data = _values(self.rank, number, self._count)
         data[0] = int(last and self.rank == 0)
         self._collectives.all_reduce(data, "sum")
-        wanted = sum(_values(rank, number, self._count) for rank in range(self.size))
+        parts = [_values(rank, number, self._count) for rank in range(self.size)]
+        wanted = numpy.sum(parts, axis=0)
         wrong = numpy.count_nonzero(data[1:] != wanted[1:])
         return bool(data[0]), int(wrong) * data.itemsize
 
@@ -53,8 +57,8 @@ class _Rank:
         self._collectives.all_gather(outs, data)
         wrong = 0
         for rank, out in enumerate(outs):
-            wrong += numpy.count_nonzero(out[1:] != _values(rank, number, self._count)[1:])
-        return bool(outs[0][0]), int(wrong) * data.itemsize
+            wrong += int(numpy.count_nonzero(out[1:] != _values(rank, number, self._count)[1:]))
+        return bool(outs[0][0]), wrong * data.itemsize
 
 
 def main(kind: str, size_bytes: int, seconds: float) -> int:
@@ -62,7 +66,7 @@ def main(kind: str, size_bytes: int, seconds: float) -> int:
     rank = _Rank(kind, max(2, size_bytes // _INTEGER().itemsize))
     end_s = time.monotonic() + seconds
     wrong = number = 0
-    with open(os.environ["RAILHOP_DRILL_LOG"], "a", encoding="ascii") as log:
+    with open(os.environ.get("RAILHOP_DRILL_LOG", os.devnull), "a", encoding="ascii") as log:
 
         def note(**words: object) -> None:
             log.write(json.dumps(words) + "\n")
@@ -79,6 +83,7 @@ def main(kind: str, size_bytes: int, seconds: float) -> int:
             number += 1
         note(wrong_bytes=wrong)
     rank.group.close()
+    print(f"rank {rank.rank}: {number} rounds, {wrong} wrong bytes")
     return 1 if wrong else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import tempfile
 from typing import Optional
 
 from railhop.drills.command import Command
@@ -40,7 +39,6 @@ class Collectives(Command):
             raise DrillError(f"no collective '{kind}' (allowed: {', '.join(KINDS)})")
         if importlib.util.find_spec("numpy") is None:
             raise DrillError("collectives need NumPy: pip install 'railhop[torch]', or numpy alone")
-        self._store = tempfile.TemporaryDirectory(prefix="railhop-drill-")
         words = [sys.executable, "-m", "railhop.drills.collective_rank", kind, str(size_bytes)]
         super().__init__(
             [*words, str(seconds)],
@@ -48,7 +46,6 @@ class Collectives(Command):
             echo_fd=-1,
             extra={
                 "PYTHONPATH": ":".join(one for one in sys.path if one),
-                "RAILHOP_DRILL_STORE": self._store.name,
                 **(extra or {}),
             },
         )
@@ -64,8 +61,3 @@ class Collectives(Command):
         if not isinstance(world, World) or len(world.hosts) < 2:
             raise DrillError(f"{self._kind} needs software NICs of two hosts or more: say --fabric")
         super().start(world)
-
-    def kill(self) -> None:
-        """See Workload."""
-        super().kill()
-        self._store.cleanup()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from railhop import drills, paths, scenario
+from railhop.drills.collectives import KINDS, Collectives
 from railhop.drills.errors import DrillError
 from railhop.drills.node import NodeWorld
 from railhop.drills.world import World
@@ -147,6 +148,19 @@ def test_a_command_that_is_refused_ends_the_drill() -> None:
     words = "hold nic0 at 500ms"
     with pytest.raises(DrillError, match=r"words:1: 'hold laptop/soft0': .* is the last path"):
         drills.rehearse("laptop-1nic", scenario.find(words), drills.Streams())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_collectives_are_survived_with_every_element_right(kind: str) -> None:
+    words = f"{SLACK}; lasts 4s; nic1 down at 1s for 1s"
+    workload = Collectives(kind, 4.0, size_bytes=1 << 20, extra=FAST)
+    result = drills.rehearse("two-hosts-4nic", scenario.find(words), workload, nic_rate=RATE)
+    assert result.verdict.passed, result.verdict.problems
+    assert result.verdict.wrong_bytes == 0
+    assert result.verdict.gap_from == "steps"
+    assert [one["step"] for one in result.steps] == list(range(len(result.steps)))
+    with pytest.raises(DrillError, match="no collective 'all-to-none'"):
+        Collectives("all-to-none", 1.0)
 
 
 def test_a_workload_that_fails_for_its_own_reasons_is_named() -> None:
