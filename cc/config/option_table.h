@@ -63,7 +63,9 @@ bool IsChangeable(std::string_view name);
 std::vector<std::string> ChangeableOptions();
 
 // Names that begin so belong to others of our programs and are not looked at.
-inline constexpr std::string_view kForeignPrefixes[] = {"RAILHOP_FABRIC", "RAILHOP_TEST_"};
+inline constexpr std::string_view kForeignPrefixes[] = {"RAILHOP_BROWSER", "RAILHOP_DRILL_",
+                                                        "RAILHOP_FABRIC",  "RAILHOP_HOME",
+                                                        "RAILHOP_NODES",   "RAILHOP_TEST_"};
 
 // docs/reference/environment.md.
 std::string OptionReferenceMarkdown();

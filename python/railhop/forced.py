@@ -24,8 +24,6 @@ from railhop.errors import Error, InvalidError, NoAnswerError, NotFoundError
 
 __all__ = ["drill"]
 
-# The compiled part of the package.
-_API: Any = railhop
 _POLL_S = 0.02
 _LEAVING = ("draining", "recovering")
 
@@ -104,9 +102,9 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
         if self._process is not None:
             return [self._process]
         if self._pid is not None:
-            return [_API.attach(pid=self._pid)]
+            return [railhop.attach(pid=self._pid)]
         if self._job is not None:
-            found = [one.attach() for one in _API.processes(job=self._job)]
+            found = [one.attach() for one in railhop.processes(job=self._job)]
             if not found:
                 raise NotFoundError(f"no process of job '{self._job}' with Railhop on this node")
             return found

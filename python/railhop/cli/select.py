@@ -13,8 +13,6 @@ import railhop
 from railhop.cli.common import CliError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# The compiled part of the package.
-_API: Any = railhop
 
 
 # What a call on a process that has ended meanwhile raises: its socket is dead, or gone.
@@ -33,7 +31,7 @@ class Chosen:
 
 def attach(**words: Any) -> Chosen:
     """As railhop.attach."""
-    api = _API.attach(**words)
+    api = railhop.attach(**words)
     info = api.info()
     return Chosen(info.pid, info.job, info.host, api)
 
@@ -41,7 +39,7 @@ def attach(**words: Any) -> Chosen:
 def processes() -> tuple[list[Chosen], list[str]]:
     """All of this node that answer; and why others do not."""
     found, problems = [], []
-    for one in _API.processes():
+    for one in railhop.processes():
         if one.info is None:
             problems.append(one.problem)
             continue

@@ -10,8 +10,6 @@ import railhop
 from railhop.scenario import Step
 
 EVERY_S = 0.2
-# The compiled part of the package.
-_API: Any = railhop
 
 
 Attach = Callable[[int], Any]
@@ -19,7 +17,7 @@ Attach = Callable[[int], Any]
 
 def attach(pid: int) -> Any:
     """The railhop.Process of a pid. Errors: railhop.Error."""
-    return _API.attach(pid=pid)
+    return railhop.attach(pid=pid)
 
 
 class _Watched:

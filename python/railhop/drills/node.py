@@ -16,7 +16,6 @@ from railhop.drills.errors import DrillError
 from railhop.drills.sampler import PortCount
 from railhop.scenario import COMMANDS, Scenario, ScenarioError, Step
 
-_API: Any = railhop
 _DEVICES = pathlib.Path("/sys/class/infiniband")
 # How often it is looked for new processes.
 _LOOK_S = 0.5
@@ -59,7 +58,7 @@ class NodeWorld:
                 "two-hosts-4nic to hold the drill on software NICs ('railhop fabric topology' "
                 "lists more)"
             )
-        self._api = api or _API
+        self._api = api or railhop
         self._host = socket.gethostname()
         self.topology = f"the NICs of {self._host}"
         self.devices = {self._host: names}
