@@ -23,7 +23,7 @@ def test_a_healthy_job_is_shown_whole() -> None:
         assert health.verdict is railhop.Verdict.OK
         assert [port.name for port in health.ports] == _PORTS
         assert {port.state for port in health.ports} == {railhop.PortState.UP}
-        assert health.devices[0].pci == "0000:17:00.0"
+        assert [device.name for device in health.devices] == [f"mlx5_{n}" for n in range(4)]
         assert {end.state for end in health.connections} == {railhop.ConnectionState.HEALTHY}
         assert {end.direction for end in health.connections} == {railhop.Direction.SEND}
         assert health.connections[0].ports == ("mlx5_0:1",)
@@ -126,7 +126,7 @@ def test_the_last_path_is_not_given_away() -> None:
         assert "\n" not in str(refused.value)
         assert not one.port("mlx5_3:1").held_by_command
         one.job.wait("all on the last", lambda: one.port("mlx5_3:1").lanes > 0)
-        one.job.wait_bytes("beta/mlx5_0" if one.port("mlx5_0:1").lanes else "alpha/mlx5_3")
+        one.job.wait_bytes("alpha/mlx5_3")
         for port in _PORTS[:3]:
             one.alpha.release(port)
         one.wait_ok()

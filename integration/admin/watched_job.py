@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Any, Optional
 
 import railhop
 
+from integration.admin.folder import admin_folder
 from integration.failover.job import Job
-
-
-@contextlib.contextmanager
-def admin_folder() -> Iterator[str]:
-    """Where this process looks for sockets first; short, as a socket's path has to be."""
-    before = os.environ.get("RAILHOP_ADMIN_DIR")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o700)
-        os.environ["RAILHOP_ADMIN_DIR"] = folder
-        try:
-            yield folder
-        finally:
-            if before is None:
-                del os.environ["RAILHOP_ADMIN_DIR"]
-            else:
-                os.environ["RAILHOP_ADMIN_DIR"] = before
 
 
 class Watched:
@@ -37,6 +21,16 @@ class Watched:
         self.name = name
         self.alpha = railhop.attach(pid=job.pid("alpha"))
         self.beta = railhop.attach(pid=job.pid("beta"))
+
+    def wait_proved(self) -> None:
+        """Until alpha may use every port: before that, one may be the last path."""
+
+        def proved() -> bool:
+            health = self.alpha.health()
+            good = {path.port for path in health.paths if path.state == "good"}
+            return good == {port.name for port in health.ports}
+
+        self.job.wait("every port proved", proved)
 
     def wait_state(self, port: str, *states: str) -> railhop.Port:
         """Until a port of alpha is in one of these states."""
@@ -66,4 +60,7 @@ def watched(*options: str, env: Optional[dict[str, str]] = None, **more: Any) ->
         variables = {"RAILHOP_ADMIN_DIR": folder, "RAILHOP_JOB_ID": name, **(env or {})}
         with Job(*options, env=variables, **more) as job:
             job.wait_traffic()
-            yield Watched(job, name)
+            one = Watched(job, name)
+            if one.alpha.info().failover:
+                one.wait_proved()
+            yield one

@@ -235,8 +235,8 @@ class Device:
     """A NIC.
 
     Example:
-        >>> railhop.health().devices[0]
-        Device(name='mlx5_0', pci='0000:17:00.0', numa_node=0)
+        >>> [device.name for device in railhop.health().devices]
+        ['mlx5_0', 'mlx5_1', 'mlx5_2', 'mlx5_3']
     """
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, which json can write: words as str, times and sizes as int."""

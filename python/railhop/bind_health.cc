@@ -31,8 +31,8 @@ void BindDevice(py::module_* module) {
   Record<Device>(module, "Device", R"(A NIC.
 
 Example:
-    >>> railhop.health().devices[0]
-    Device(name='mlx5_0', pci='0000:17:00.0', numa_node=0)
+    >>> [device.name for device in railhop.health().devices]
+    ['mlx5_0', 'mlx5_1', 'mlx5_2', 'mlx5_3']
 )")
       .Field("name", &Device::name, "As verbs calls it: mlx5_0.")
       .Field("pci", &Device::pci, "Its address, such as 0000:81:00.0; empty if it has none.")
