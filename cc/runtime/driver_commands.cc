@@ -96,10 +96,13 @@ absl::StatusOr<Driver::Touched> Driver::Leave(const Target& target, const LeaveH
   if (!known.ok()) return known;
   Touched touched = {.ports = {target.ports.begin(), target.ports.end()}};
   for (const auto& [id, link] : links_) {
-    if (link->over || link->closing || !IsOn(*link, touched.ports)) continue;
+    if (link->over || link->closing) continue;
+    const bool is_on = IsOn(*link, touched.ports);
     const absl::Status stranded = WouldStrand(*link, touched.ports);
-    if (!stranded.ok()) return stranded;
-    ++touched.connections;
+    // One that is on its way from a port that was taken out before may need these as well; one that
+    // has no path as it is loses none.
+    if (!stranded.ok() && (is_on || WouldStrand(*link, {}).ok())) return stranded;
+    if (is_on) ++touched.connections;
   }
   for (const int physical : touched.ports) {
     LocalPort* const port = FindPort(physical);

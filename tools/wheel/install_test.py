@@ -53,6 +53,10 @@ class Environment:
         """What the program prints."""
         return self._run([str(self.folder / "bin/python"), "-c", code], **more).strip()
 
+    def program(self, *words: str) -> str:
+        """What a program of the environment prints."""
+        return self._run([str(self.folder / "bin" / words[0]), *words[1:]]).strip()
+
     def files(self) -> set[str]:
         """All that is there, without the caches of compiled Python."""
         return {
@@ -111,6 +115,27 @@ def test_traffic_goes_over_the_fabric_that_comes_with_it(environment: Environmen
     figures = json.loads(environment.python(code, NCCL_SOCKET_IFNAME="lo").splitlines()[-1])
     assert figures["messages"] >= 50
     assert figures["wrong_bytes"] == 0
+
+
+def test_the_command_line_sets_a_job_up(environment: Environment) -> None:
+    exports = environment.program("railhop", "env")
+    assert "export NCCL_NET_PLUGIN=railhop" in exports
+    assert str(environment.folder) in exports
+    assert _VERSION in environment.program("railhop", "--version")
+
+
+def test_a_job_can_be_watched_from_inside(environment: Environment) -> None:
+    code = (
+        "import railhop\n"
+        "from railhop import _transport\n"
+        "plugin = _transport.Plugin(str(railhop.paths.plugin_path()))\n"
+        "health = railhop.health()\n"
+        "print(len(plugin.devices()), len(health.ports), health.process.running)"
+    )
+    said = environment.program(
+        "railhop", "run", "--fabric", "two-hosts-4nic", "--", "python", "-c", code
+    )
+    assert said.splitlines()[-1] == "4 4 True"
 
 
 def _older(folder: pathlib.Path) -> pathlib.Path:

@@ -57,8 +57,8 @@ std::shared_ptr<Messenger> Make(const std::string& path, int rank, int size, int
   return std::make_shared<Messenger>(std::move(plugin), rank, size, lanes, std::move(kinds));
 }
 
-bool Connect(Messenger& messenger, const std::vector<py::bytes>& handles,
-             const py::object& timeout_s) {
+bool ConnectMessenger(Messenger& messenger, const std::vector<py::bytes>& handles,
+                      const py::object& timeout_s) {
   const std::vector<std::string> texts(handles.begin(), handles.end());
   return InPieces(timeout_s, [&](double seconds) { return messenger.Connect(texts, seconds); });
 }
@@ -121,7 +121,7 @@ void BindMessenger(py::module_& module) {
             return py::bytes(handles);
           },
           py::arg("peer"))
-      .def("connect", &Connect, py::arg("handles"), py::arg("timeout_s") = 60.0)
+      .def("connect", &ConnectMessenger, py::arg("handles"), py::arg("timeout_s") = 60.0)
       .def("send", &SendFrom, py::arg("peer"), py::arg("kind"), py::arg("tag"), py::arg("address"),
            py::arg("size"), py::arg("owner") = py::none())
       .def("receive", &ReceiveInto, py::arg("peer"), py::arg("kind"), py::arg("tag"),
