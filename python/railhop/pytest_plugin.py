@@ -27,6 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from railhop.drills.job import Job
+    from railhop.drills.node_job import NodeJob
     from railhop.testing.fabric import Fabric
 
 _TOPOLOGY = "two-hosts-4nic"
@@ -113,6 +114,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=_SHELL,
         metavar="WORDS",
         help=f"how a command gets there ({_SHELL})",
+    )
+    group.addoption(
+        "--rdma-railhop",
+        default="railhop",
+        metavar="WORDS",
+        help="how a node's shell calls railhop (railhop)",
     )
     group.addoption(
         "--rdma-required",
@@ -217,13 +224,50 @@ def railhop_job(
         yield start
 
 
+def _on_node(
+    stack: contextlib.ExitStack, job: NodeJob, target: str, mode: str, rank: int
+) -> dict[str, Any]:
+    """Of a rank of a job between nodes."""
+    (outcome,) = job.railhop(rank, "failover", target, "--mode", mode)
+
+    def give_back() -> None:
+        if job.health(rank) is not None:
+            job.railhop(rank, "release", target)
+            job.railhop(rank, "failback", target)
+
+    stack.callback(give_back)
+    return dict(outcome)
+
+
+@pytest.fixture
+def railhop_node_job(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., NodeJob]]:
+    """Starts a job between nodes; arguments: nodes, *, command=None, env=None.
+
+    Gives a railhop.drills.node_job.NodeJob that runs. Without a command it is an all-reduce of one
+    rank on each node, every element compared. What still runs at the test's end is ended.
+    """
+    from railhop.drills.node_job import NodeJob  # noqa: PLC0415
+
+    program = str(request.config.getoption("--rdma-railhop"))
+    with contextlib.ExitStack() as stack:
+
+        def start(nodes: Sequence[Any], **words: Any) -> NodeJob:
+            return stack.enter_context(NodeJob(nodes, program=program, **words))
+
+        yield start
+
+
 @pytest.fixture
 def force_failover() -> Iterator[Callable[..., list[Any]]]:
     """Moves traffic away; arguments: target, mode="drain", *, job=None, host="", pid=None.
 
-    In the processes of a job (of its first host unless said), in another process, or in this one.
+    In the processes of a job (of its first host unless said; of a job between nodes `host` is the
+    rank), in another process, or in this one.
     Gives the outcomes. At the test's end what was taken out is given back.
     """
+    from railhop.drills.node_job import NodeJob  # noqa: PLC0415
     from railhop.forced import drill  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
@@ -232,12 +276,14 @@ def force_failover() -> Iterator[Callable[..., list[Any]]]:
             target: str,
             mode: str = "drain",
             *,
-            job: Optional[Job] = None,
+            job: Job | NodeJob | None = None,
             host: str = "",
             pid: Optional[int] = None,
         ) -> list[Any]:
             if job is None:
                 return stack.enter_context(drill(target=target, mode=mode, pid=pid)).outcomes
+            if isinstance(job, NodeJob):
+                return [_on_node(stack, job, target, mode, int(host or 0))]
             found = []
             for process in job.processes(host or job.world.hosts[0]):
                 held = stack.enter_context(drill(target=target, mode=mode, process=process))

@@ -2,14 +2,17 @@
 
 Every round has data of its own, so that what is lost, late or doubled shows; each rank knows what
 must come out and compares all of it. Rank 0 says in the data itself which round is the last, so
-that all end together.
+that all end together; SIGTERM asks it to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 import time
 
 import numpy
@@ -35,10 +38,18 @@ class _Rank:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self._count = count
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        store = TcpStore(address, port, serve=self.rank == 0)
-        self.group = Group(self.rank, self.size, store)
+        self._store = TcpStore(address, port, serve=self.rank == 0)
+        self.group = Group(self.rank, self.size, self._store)
         self._collectives = Collectives(self.group, NumpyArrays())
         self.turn = {"all-reduce": self._all_reduce, "all-gather": self._all_gather}[kind]
+
+    def close(self) -> None:
+        """Nobody closes before all have all: who is slow would take it for a death."""
+        with contextlib.suppress(OSError):  # rank 0, which serves the store, may go first
+            self._store.set(f"done/{self.rank}", "1")
+            for rank in range(self.size):
+                self._store.get(f"done/{rank}")
+        self.group.close()
 
     def _all_reduce(self, number: int, last: bool) -> tuple[bool, int]:
         """Whether it was the last round, and how many bytes were wrong."""
@@ -65,6 +76,8 @@ def main(kind: str, size_bytes: int, seconds: float) -> int:
     """Rounds until the time is over; notes steps and wrong bytes for the drill."""
     rank = _Rank(kind, max(2, size_bytes // _INTEGER().itemsize))
     end_s = time.monotonic() + seconds
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
     wrong = number = 0
     with open(os.environ.get("RAILHOP_DRILL_LOG", os.devnull), "a", encoding="ascii") as log:
 
@@ -75,14 +88,14 @@ def main(kind: str, size_bytes: int, seconds: float) -> int:
         over = False
         while not over:
             begin = time.monotonic()
-            over, bad = rank.turn(number, time.monotonic() >= end_s)
+            over, bad = rank.turn(number, asked.is_set() or time.monotonic() >= end_s)
             wrong += bad
             if rank.rank == 0:
                 spent_ms = (time.monotonic() - begin) * 1e3
                 note(step=number, ms=round(spent_ms, 3), time_unix_ns=time.time_ns())
             number += 1
         note(wrong_bytes=wrong)
-    rank.group.close()
+    rank.close()
     print(f"rank {rank.rank}: {number} rounds, {wrong} wrong bytes")
     return 1 if wrong else 0
 
