@@ -40,11 +40,12 @@ struct Plan {
   double rate = 0;
 };
 
-// Until the moment that request number `i` is due.
-void Pace(int64_t start, int i, double rate) {
+// Until the next request is due; what was missed is not made up for.
+void Pace(int64_t* due, double rate) {
   if (rate <= 0) return;
-  const int64_t due = start + static_cast<int64_t>(i * 1e9 / rate);
-  const int64_t left = due - RealClock().NowNs();
+  const int64_t now = RealClock().NowNs();
+  *due = std::max(*due + static_cast<int64_t>(1e9 / rate), now);
+  const int64_t left = *due - now;
   if (left <= 0) return;
   const timespec pause = {.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
   nanosleep(&pause, nullptr);
@@ -74,9 +75,10 @@ int Run(const Plan& plan) {
   SocketCaller caller(plan.path);
   std::string last;
   const int64_t start = RealClock().NowNs();
+  int64_t due = start;
   int64_t slowest = 0;
   for (int i = 0; i < plan.count; ++i) {
-    Pace(start, i, plan.rate);
+    Pace(&due, plan.rate);
     const int64_t asked = RealClock().NowNs();
     const Reply<std::string> bytes = caller.Call(requests[static_cast<size_t>(i) % requests.size()],
                                                  static_cast<int64_t>(plan.seconds * 1e9));

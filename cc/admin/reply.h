@@ -13,9 +13,10 @@ namespace railhop::admin {
 template <typename T>
 class [[nodiscard]] Reply {
  public:
-  Reply(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit
-  Reply(Failure failure)
-      : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT: implicit
+  // NOLINTNEXTLINE(google-explicit-constructor): a function returns either.
+  Reply(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Reply(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}
 
   bool ok() const { return state_.index() == 0; }
   // The result. Only if ok(): throws std::bad_variant_access otherwise.

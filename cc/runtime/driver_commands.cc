@@ -12,7 +12,6 @@ namespace railhop::runtime {
 
 using engine::Cause;
 using engine::EndId;
-using engine::LaneId;
 using engine::LaneIds;
 using engine::PortEvent;
 

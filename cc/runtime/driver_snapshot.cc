@@ -8,8 +8,6 @@
 
 namespace railhop::runtime {
 
-using engine::EndId;
-
 DriverSnapshot::Link Driver::ViewOf(const Link& link) const {
   DriverSnapshot::Link view;
   view.id = link.info.id;

@@ -1,13 +1,14 @@
 """What watching a job costs it (tools/bench admin): a JSON line for each figure.
 
-A reader asks the sender's admin socket for health and stats, in turn, a thousand times a second.
-Runs with and without it alternate, in pairs, so that what else the machine does falls on both
-alike; a figure's `ratio` is the median of the pairs' ratios, `spread` their quarter points, and
-`noise` the quarter points of the ratios between runs without a reader that follow each other. What
-the reader costs is measurable only if `ratio` lies outside `noise`.
+A reader asks the sender's admin socket for health and stats, in turn, a thousand times a second. It
+is let go and stopped in one running job, in windows of a quarter of a second: without, with, with,
+without, and so on, so that what else the machine does falls on both alike. A window's figure is
+what the job's port has moved. `ratio` is the median over groups of four windows, `spread` its
+quarter points, `noise` the quarter points of the ratios of the two windows without a reader in the
+same group. What the reader costs is measurable only if `ratio` lies outside `noise`.
 
 On a machine without an idle core the reader takes time from the job, whatever it does: `cpus` and
-`busy` (processes that never sleep) say whether that is so.
+`busy` (processes of the job that never sleep) say whether that is so.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from typing import Any
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,11 +48,13 @@ _place()
 from integration.failover.job import Job  # noqa: E402
 
 _QUIET = {"RAILHOP_LOG": "info", "NCCL_DEBUG": "INFO"}
-_SHAPES: dict[str, tuple[str, ...]] = {
-    "bandwidth": ("--metric", "bandwidth", "--size", "65536"),
-    "latency": ("--metric", "latency", "--size", "8"),
+_PORT = "alpha/mlx5_0"
+# Counter of the port, options of netperf.
+_SHAPES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bandwidth": ("tx_bytes", ("--size", "65536")),
+    "message_rate": ("tx_messages", ("--size", "8")),
 }
-_MESSAGES_MAX = 10_000_000
+_MESSAGES_MAX = 100_000_000
 
 
 def say(text: str) -> None:
@@ -57,25 +62,30 @@ def say(text: str) -> None:
     print(f"bench admin: {text}", file=sys.stderr, flush=True)
 
 
-def run(metric: str, seconds: float, rate: float) -> tuple[float, str, int]:
-    """One job, with a reader unless rate is 0: its figure, the unit, requests answered."""
-    options = (*_SHAPES[metric], "--seconds", str(seconds), "--check", "none")
-    with Job(*options, connections=4, endless=False, mixed=False, env=_QUIET) as job:
-        job.wait_traffic(more=100_000)
-        answered = 0
-        if rate > 0:
-            socket = job.admin_dir / f"{job.pid('alpha')}.sock"
-            reader = subprocess.run(
-                [
-                    os.environ["RAILHOP_TEST_ADMIN_CLIENT"], str(socket), '{"get_health": {}}',
-                    "10", str(_MESSAGES_MAX), str(rate), '{"get_stats": {}}',
-                ],
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
-            answered = int(reader.stderr.split()[0])
-        ended = job.join()
-    last = ended.last
-    return float(last["value"]), str(last["unit"]), answered
+class Reader:
+    """Asks while it is let."""
+
+    def __init__(self, socket: pathlib.Path, rate: float) -> None:
+        self._process = subprocess.Popen(
+            [
+                os.environ["RAILHOP_TEST_ADMIN_CLIENT"], str(socket), '{"get_health": {}}',
+                "10", str(_MESSAGES_MAX), str(rate), '{"get_stats": {}}',
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.pause()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def join(self) -> int:
+        """After the job has ended: how many were answered."""
+        self.go()
+        _, said = self._process.communicate()
+        return int(said.split()[0])
 
 
 def quarters(values: list[float]) -> list[float]:
@@ -84,34 +94,45 @@ def quarters(values: list[float]) -> list[float]:
     return [round(low, 4), round(high, 4)]
 
 
-def measure(metric: str, rounds: int, seconds: float, rate: float) -> dict[str, Any]:
+def measure(metric: str, rounds: int, window_s: float, rate: float) -> dict[str, Any]:
     """One figure."""
-    without: list[float] = []
-    ratios: list[float] = []
-    watched: list[float] = []
-    answered = 0
-    unit = ""
-    for turn in range(rounds):
-        pair: dict[bool, float] = {}
-        for reading in (False, True) if turn % 2 == 0 else (True, False):
-            pair[reading], unit, count = run(metric, seconds, rate if reading else 0)
-            answered += count
-        without.append(pair[False])
-        watched.append(pair[True])
-        ratios.append(pair[True] / pair[False])
-        say(f"{metric} {turn + 1}/{rounds}: {pair[False]:.4g} without, {pair[True]:.4g} with")
-    noise = [b / a for a, b in zip(without, without[1:])]
+    counter, options = _SHAPES[metric]
+    with Job(*options, "--check", "none", connections=4, mixed=False, env=_QUIET) as job:
+        job.wait_traffic(more=100_000)
+        reader = Reader(job.admin_dir / f"{job.pid('alpha')}.sock", rate)
+
+        def window(reading: bool) -> float:
+            if reading:
+                reader.go()
+            before, start = job.counters(_PORT)[counter], time.monotonic()
+            time.sleep(window_s)
+            moved = job.counters(_PORT)[counter] - before
+            took = time.monotonic() - start
+            reader.pause()
+            return moved / took
+
+        window(True)
+        ratios, noise, without, watched = [], [], [], []
+        for _ in range(rounds):
+            first, second, third, last = (window(on) for on in (False, True, True, False))
+            ratios.append((second + third) / (first + last))
+            noise.append(last / first)
+            without += [first, last]
+            watched += [second, third]
+        job.end()
+        answered = reader.join()
+    say(f"{metric}: {rounds} groups, {answered} requests answered")
     return {
         "bench": "admin",
         "metric": metric,
-        "value": round(statistics.median(watched), 4),
-        "unit": unit,
-        "baseline": round(statistics.median(without), 4),
+        "value": round(statistics.median(watched)),
+        "unit": "B/s" if counter == "tx_bytes" else "messages/s",
+        "baseline": round(statistics.median(without)),
         "ratio": round(statistics.median(ratios), 4),
         "runs": rounds,
         "spread": quarters(ratios),
         "noise": quarters(noise),
-        "requests_per_s": round(answered / (rounds * seconds)),
+        "requests_per_s": round(answered / ((2 * rounds + 1) * window_s)),
         "cpus": os.cpu_count(),
         "busy": 2,
     }
@@ -120,12 +141,12 @@ def measure(metric: str, rounds: int, seconds: float, rate: float) -> dict[str, 
 def main() -> int:
     """See the file's comment."""
     parser = argparse.ArgumentParser(prog="tools/bench admin", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="pairs of runs for each figure")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long a run takes")
+    parser.add_argument("--rounds", type=int, default=40, help="groups of four windows")
+    parser.add_argument("--window", type=float, default=0.25, help="seconds of a window")
     parser.add_argument("--rate", type=float, default=1000.0, help="requests a second")
     options = parser.parse_args()
     for metric in _SHAPES:
-        line = measure(metric, max(options.rounds, 3), options.seconds, options.rate)
+        line = measure(metric, max(options.rounds, 3), options.window, options.rate)
         print(json.dumps(line), flush=True)
     return 0
 
