@@ -185,7 +185,8 @@ FakeNic::FakeNic() : table_(std::make_shared<verbs::Table>()) {
 }
 
 FakeNic::~FakeNic() {
-  // Those that it refused to destroy.
+  // The context tries those again that were refused.
+  context_.reset();
   for (ibv_qp* qp : live_qps) delete static_cast<FakeQp*>(qp);
 }
 

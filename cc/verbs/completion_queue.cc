@@ -14,11 +14,15 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(Context
   return std::unique_ptr<CompletionQueue>(new CompletionQueue(context, cq));
 }
 
-CompletionQueue::~CompletionQueue() { Destroy().IgnoreError(); }
+CompletionQueue::~CompletionQueue() {
+  if (!Destroy().ok()) context_->Keep(cq_);
+}
 
 absl::Status CompletionQueue::Destroy() {
   if (cq_ == nullptr) return absl::OkStatus();
-  const int error = context_->table().destroy_cq(cq_);
+  int error = context_->table().destroy_cq(cq_);
+  // A queue pair that could not be destroyed may use it still.
+  if (error == EBUSY && context_->EndKept()) error = context_->table().destroy_cq(cq_);
   // Of a device that is gone: it writes nothing any more, and the kernel frees it with the context.
   if (error != 0 && !context_->IsGone(error)) {
     return VerbsError(context_->name(), "ibv_destroy_cq", error);

@@ -14,7 +14,7 @@ class CompletionQueue {
  public:
   // Room for `entries` at least. Errors: Internal.
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(Context* context, int entries);
-  // Errors are lost: call Destroy where they matter.
+  // What cannot be destroyed is left to the context: call Destroy where that matters.
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;

@@ -27,6 +27,7 @@ Context::Context(std::shared_ptr<const Table> table, ibv_context* context, ibv_d
       guid_(be64toh(table_->get_device_guid(device))) {}
 
 Context::~Context() {
+  EndKept();
   if (pd_ != nullptr) table_->dealloc_pd(pd_);
   table_->close_device(context_);
 }
@@ -69,6 +70,34 @@ absl::StatusOr<ibv_pd*> Context::ProtectionDomain() {
     if (pd_ == nullptr) return VerbsError(name_, "ibv_alloc_pd", errno);
   }
   return pd_;
+}
+
+void Context::Keep(ibv_qp* qp) {
+  absl::MutexLock lock(&mutex_);
+  kept_qps_.push_back(qp);
+}
+
+void Context::Keep(ibv_cq* cq) {
+  absl::MutexLock lock(&mutex_);
+  kept_cqs_.push_back(cq);
+}
+
+bool Context::EndKept() {
+  std::vector<ibv_qp*> qps;
+  std::vector<ibv_cq*> cqs;
+  {
+    absl::MutexLock lock(&mutex_);
+    qps.swap(kept_qps_);
+    cqs.swap(kept_cqs_);
+  }
+  const size_t count = qps.size() + cqs.size();
+  if (count == 0) return false;
+  std::erase_if(qps, [this](ibv_qp* qp) { return table_->destroy_qp(qp) == 0; });
+  std::erase_if(cqs, [this](ibv_cq* cq) { return table_->destroy_cq(cq) == 0; });
+  absl::MutexLock lock(&mutex_);
+  kept_qps_.insert(kept_qps_.end(), qps.begin(), qps.end());
+  kept_cqs_.insert(kept_cqs_.end(), cqs.begin(), cqs.end());
+  return qps.size() + cqs.size() < count;
 }
 
 absl::Status ForEachDevice(const Table& table, const std::function<void(ibv_device*)>& visit) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,6 +45,13 @@ class Context {
   // The device's protection domain, made at the first call and kept.
   absl::StatusOr<ibv_pd*> ProtectionDomain();
 
+  // What could not be destroyed and has no owner any more: it holds up what it was made from (a
+  // queue pair its completion queue), so it is tried again later, and when the context ends.
+  void Keep(ibv_qp* qp);
+  void Keep(ibv_cq* cq);
+  // Tries to destroy what is kept. Whether something was. Where calls may hang.
+  bool EndKept();
+
  private:
   Context(std::shared_ptr<const Table> table, ibv_context* context, ibv_device* device);
 
@@ -54,6 +62,8 @@ class Context {
 
   absl::Mutex mutex_;
   ibv_pd* pd_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<ibv_qp*> kept_qps_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ibv_cq*> kept_cqs_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Calls `visit` for each device of the library, in its order. The device lives during the call

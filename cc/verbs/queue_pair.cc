@@ -40,7 +40,9 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Context* context, C
   return std::unique_ptr<QueuePair>(new QueuePair(context, qp));
 }
 
-QueuePair::~QueuePair() { Destroy().IgnoreError(); }
+QueuePair::~QueuePair() {
+  if (!Destroy().ok()) context_->Keep(qp_);
+}
 
 absl::Status QueuePair::Modify(ibv_qp_attr* attr, int mask, const char* state) {
   const int error = context_->table().modify_qp(qp_, attr, mask);
@@ -128,6 +130,8 @@ absl::Status QueuePair::Destroy() {
   gone_ = IsGone(error);
   if (error != 0) return VerbsError(context_->name(), "ibv_destroy_qp", error);
   qp_ = nullptr;
+  // A device that lets go again may let go of what it has refused before.
+  context_->EndKept();
   return absl::OkStatus();
 }
 

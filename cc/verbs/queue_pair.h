@@ -52,7 +52,7 @@ class QueuePair {
   // numbers).
   static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Context* context, CompletionQueue* cq,
                                                            const QueuePairSize& size);
-  // Errors are lost: call Destroy where they matter.
+  // What cannot be destroyed is left to the context: call Destroy where that matters.
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
