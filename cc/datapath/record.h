@@ -41,6 +41,7 @@ struct ReceiverRecord {
 struct SenderRecord {
   uint64_t next_sequence = 0;           // the oldest transfer that still has receives left
   std::vector<uint64_t> announcements;  // sequences that its FIFO holds, from next_sequence - 32 on
+  uint64_t confirmed_below = 0;         // as far as the receiver has confirmed; for this end alone
   friend bool operator==(const SenderRecord&, const SenderRecord&) = default;
 };
 

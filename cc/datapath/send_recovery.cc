@@ -11,6 +11,8 @@ SenderRecord SendConnection::Record() {
   ConnectionGuard guard(&lock_);
   SenderRecord record;
   record.next_sequence = next_sequence_;
+  if (rules_.confirm) TakeConfirmations();
+  record.confirmed_below = confirmed_below_;
   for (const auto& group : memory_->fifo) {
     const uint64_t sequence = __atomic_load_n(&group[0].sequence, __ATOMIC_ACQUIRE);
     if (sequence != 0 && sequence + kSlots >= next_sequence_) {

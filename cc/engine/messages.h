@@ -150,8 +150,9 @@ struct LaneCount {
 struct Account {
   EndId to;
   uint32_t serial = 0;
-  uint64_t next_sequence = 0;   // sender: as in SenderRecord; receiver: as in ReceiverRecord
-  uint64_t last_announced = 0;  // sender: the highest sequence that it has seen announced
+  uint64_t next_sequence = 0;  // sender: as in SenderRecord; receiver: as in ReceiverRecord
+  // Sender: up to it all was announced, from next_sequence on. Receiver: below it all is complete.
+  uint64_t last_announced = 0;
   std::vector<LaneCount> lanes;
   friend bool operator==(const Account&, const Account&) = default;
 };

@@ -19,6 +19,14 @@ using engine::LaneIds;
 using engine::PathId;
 using engine::PortState;
 
+namespace {
+
+// What was said so long before a session is found to be lost has arrived: heartbeats tell sooner.
+constexpr int64_t kHeardNs = 60'000'000'000;
+constexpr size_t kFarewellsMax = 4096;
+
+}  // namespace
+
 Driver::Driver(const Parts& parts, const DriverOptions& options)
     : parts_(parts),
       options_(options),
@@ -45,7 +53,7 @@ void Driver::Add(LinkInfo info) {
     lane.slot = base.slot;
     lane.remote_slot = base.remote_slot;
     lane.base = static_cast<int>(i);
-    lane.progress_at = now_;
+    // progress_at counts from the first look: this clock may stand since long ago.
     link->lanes[{.index = static_cast<uint8_t>(i), .epoch = 1}] = lane;
     link->route.push_back(static_cast<uint8_t>(i));
     // What the handshake has made room for.
@@ -68,6 +76,17 @@ void Driver::Add(LinkInfo info) {
   parts_.wake();
 }
 
+// That this end is closed; again after the session is lost, since it may have been lost with it.
+void Driver::SayOver(const Link& link) {
+  const bool failed = !link.reason.empty();
+  const engine::Over over = {
+      .to = PeerEnd(link), .failed = failed, .reason = failed ? link.reason : kClosed};
+  auto& farewells = peers_[link.info.peer].farewells;
+  if (farewells.size() == kFarewellsMax) farewells.erase(farewells.begin());
+  farewells[over.to] = {.over = over, .said_at = now_};
+  Send(link, over);
+}
+
 bool Driver::Remove(EndId id) {
   absl::MutexLock lock(&mutex_);
   const auto found = links_.find(id);
@@ -77,9 +96,7 @@ bool Driver::Remove(EndId id) {
     link->closing = true;
     link->over = true;
     LeaveEpisode(link.get(), false);
-    if (!link->failed) {
-      Send(*link, engine::Over{.to = PeerEnd(*link), .failed = false, .reason = "closed"});
-    }
+    if (!link->peer_over) SayOver(*link);
     dirty_.erase(id);
     draining_.erase(id);
     std::erase_if(fences_, [&id](const auto& fence) { return fence.first == id; });
@@ -288,7 +305,10 @@ void Driver::TakePortNews() {
     }
     switch (news.kind) {
       case PortNews::Kind::kActive:
+        if (port->health.state() == PortState::kDown) port->down_at = now_;
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kReadActive}), Cause::kNone);
+        // The first reading is no change of state, and lets lanes be made all the same.
+        for (const auto& [id, link] : links_) dirty_.insert(id);
         break;
       case PortNews::Kind::kNotActive:
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kReadNotActive}),
@@ -424,6 +444,7 @@ void Driver::Announce(LocalPort* port) {
 void Driver::SessionUp(InstanceId id) {
   Peer& peer = peers_[id];
   peer.up = true;
+  peer.up_at = now_;
   peer.dead_since = 0;
   peer.goodbye = false;
   peer.death.clear();
@@ -442,6 +463,10 @@ void Driver::SessionUp(InstanceId id) {
   parts_.prober->SessionUp(id, now_);
   parts_.journal->Append(
       {.time_ns = now_, .kind = JournalEntry::Kind::kSession, .peer = id, .text = "up"});
+  for (auto& [end, farewell] : peer.farewells) {
+    farewell.said_at = now_;
+    parts_.channel->Send(id, farewell.over);
+  }
   const std::set<EndId> ends = peer.links;
   for (const EndId& end : ends) {
     Link* const link = FindLink(end);
@@ -472,6 +497,10 @@ size_t Driver::TakeChannel() {
         SessionUp(event.peer);
         break;
       case control::ChannelEvent::Kind::kDown:
+        peer.lost_at = now_;
+        std::erase_if(peer.farewells, [this](const auto& farewell) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          return now_ - farewell.second.said_at > kHeardNs;
+        });
         peer.up = false;
         parts_.prober->SessionDown(event.peer);
         parts_.journal->Append({.time_ns = now_,
@@ -519,6 +548,13 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
           if (found == links_.end()) {
             parts_.journal->Count([](JournalCounters* counters) { ++counters->stale_messages; });
             if constexpr (!std::is_same_v<T, engine::Unknown> && !std::is_same_v<T, engine::Over>) {
+              const EndId other = {.connection = m.to.connection,
+                                   .end = engine::Opposite(m.to.end)};
+              const auto closed = peers_[from].farewells.find(other);
+              if (closed != peers_[from].farewells.end()) {
+                parts_.channel->Send(from, closed->second.over);
+                return;
+              }
               parts_.channel->Send(from,
                                    engine::Unknown{.to = {.connection = m.to.connection,
                                                           .end = engine::Opposite(m.to.end)}});
@@ -609,6 +645,7 @@ void Driver::TakePorts(InstanceId id, const engine::Ports& ports) {
     const bool was_down =
         !is_new && (before.state == PortState::kDown || before.state == PortState::kFatal);
     const int remote = report.physical;
+    if (down || was_down) peer.down_at[remote] = now_;
     if (down && !was_down) {
       for (auto& [path, health] : peer.paths) {
         if (path.remote == remote) {

@@ -173,10 +173,13 @@ class Driver {
   Summary Summarize() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // The reason of an Over that says no more than that.
+  static constexpr char kClosed[] = "closed";
+
   struct LocalPort {
     const PhysicalDevice* device = nullptr;
     engine::PortHealth health;
-    int64_t down_at = 0;  // when it was last known to be, if only by an event
+    int64_t down_at = 0;  // when it last was, as far as is known
     int64_t since = 0;    // of its state
     engine::Cause cause = engine::Cause::kNone;
     engine::PortReport report;  // as peers were told last
@@ -185,6 +188,7 @@ class Driver {
   struct Peer {
     std::string host;
     std::map<int, engine::PortReport> ports;
+    std::map<int, int64_t> down_at;  // when it last said so of a port
     bool ports_known = false;
     std::map<engine::PathId, engine::PathHealth> paths;
     std::set<engine::PathId> tried;  // a probe has come back, or has not in its time
@@ -205,7 +209,15 @@ class Driver {
     };
     std::map<engine::PathId, Trace> traces;
     std::set<engine::EndId> links;
+    // Ends of its connections that were told of our end's close, which it may not have heard.
+    struct Farewell {
+      engine::Over over;
+      int64_t said_at = 0;
+    };
+    std::map<engine::EndId, Farewell> farewells;
     bool up = false;
+    int64_t up_at = 0;    // when the session came up last
+    int64_t lost_at = 0;  // when the one before was lost; 0: there was none
     bool goodbye = false;
     int64_t goodbye_at = 0;
     int64_t dead_since = 0;  // 0 = not known to be
@@ -216,6 +228,7 @@ class Driver {
   struct Episode {
     uint64_t id = 0;
     int64_t since = 0;
+    int64_t hit_from = 0;  // a port that was down at this time or later explains it
     int local = -1;
     engine::InstanceId peer = 0;
     int remote = -1;
@@ -258,6 +271,7 @@ class Driver {
   LocalPort* FindPort(int physical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SayOver(const Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Send(const Link& link, const engine::Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::EndId PeerEnd(const Link& link) const;
 
@@ -298,6 +312,8 @@ class Driver {
   void SuspectPath(engine::InstanceId peer, engine::PathId path, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SuspectLocal(int physical, engine::Cause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those on a port that is known to be down: made, or under way, before this was known.
+  void SuspectOnDownPorts(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SuspectRemote(engine::InstanceId peer, int remote, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Strike(Link* link, engine::PathId path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -321,7 +337,7 @@ class Driver {
   void FinishGiveUp(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LastSignOn(const Link& link, engine::PathId path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void JoinEpisode(Link* link, engine::PathId path, engine::Cause cause)
+  void JoinEpisode(Link* link, const LinkLane& lane, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasCarried(engine::InstanceId peer, engine::PathId path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -377,6 +393,9 @@ class Driver {
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchLink(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchLane(Link* link, const datapath::LaneView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckArrivals(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsUnconfirmed(const Link& link);
+  void TakeCheck(Link* link, const engine::Account& account) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchPeers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeInquiry(Link* link, const engine::Inquiry& inquiry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

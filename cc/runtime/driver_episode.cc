@@ -20,6 +20,7 @@ using engine::FailoverPhase;
 using engine::LaneId;
 using engine::LaneIds;
 using engine::PathId;
+using engine::PortState;
 
 namespace {
 
@@ -47,32 +48,18 @@ std::vector<datapath::LaneRef> Refs(const LaneIds& lanes) {
   return refs;
 }
 
-datapath::ReceiverRecord FromMessage(const engine::ReceiverRecord& record) {
-  datapath::ReceiverRecord out;
+// The receiver's record between the message's form and the data path's.
+template <typename To, typename From>
+To Converted(const From& record) {
+  To out;
   out.complete_below = record.complete_below;
   out.next_sequence = record.next_sequence;
-  for (const engine::OpenTransfer& transfer : record.open) {
-    datapath::OpenTransfer open;
+  for (const auto& transfer : record.open) {
+    auto& open = out.open.emplace_back();
     open.sequence = transfer.sequence;
-    for (const engine::OpenReceive& receive : transfer.receives) {
+    for (const auto& receive : transfer.receives) {
       open.receives.push_back({.stripes = receive.stripes, .arrived = receive.arrived});
     }
-    out.open.push_back(std::move(open));
-  }
-  return out;
-}
-
-engine::ReceiverRecord ToMessage(const datapath::ReceiverRecord& record) {
-  engine::ReceiverRecord out;
-  out.complete_below = record.complete_below;
-  out.next_sequence = record.next_sequence;
-  for (const datapath::OpenTransfer& transfer : record.open) {
-    engine::OpenTransfer open;
-    open.sequence = transfer.sequence;
-    for (const datapath::OpenReceive& receive : transfer.receives) {
-      open.receives.push_back({.stripes = receive.stripes, .arrived = receive.arrived});
-    }
-    out.open.push_back(std::move(open));
   }
   return out;
 }
@@ -117,12 +104,15 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
     LinkLane* const lane = link->Find(id);
     if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
     engine::AddLane(&news, id);
-    JoinEpisode(link, lane->path, cause);
+    JoinEpisode(link, *lane, cause);
     if (!IsPlanned(cause) && lane->path_known) CrossProbe(link->info.peer, lane->path, *link);
   }
   if (news.empty()) return;
   if (link->peer_over) {
-    GiveUp(link, absl::StrCat(link->info.peer_host, " has closed its end: ", link->peer_reason),
+    const bool plain = link->peer_reason == kClosed;
+    GiveUp(link,
+           absl::StrCat(link->info.peer_host, " has closed its end", plain ? "" : ": ",
+                        plain ? "" : link->peer_reason),
            false);
     return;
   }
@@ -211,6 +201,26 @@ void Driver::SuspectRemote(engine::InstanceId peer, int remote, Cause cause) {
       cause);
 }
 
+void Driver::SuspectOnDownPorts(Link* link) {
+  const auto is_down = [](PortState state) {
+    return state == PortState::kDown || state == PortState::kFatal;
+  };
+  const Peer& peer = peers_[link->info.peer];
+  std::map<Cause, LaneIds> by_cause;
+  for (const auto& [id, lane] : link->lanes) {
+    if (lane.state >= LinkLane::State::kSuspect) continue;
+    const LocalPort* const port = FindPort(lane.path.local);
+    const auto remote = peer.ports.find(lane.path.remote);
+    if (port != nullptr && is_down(port->health.state())) {
+      const bool fatal = port->health.state() == PortState::kFatal;
+      engine::AddLane(&by_cause[fatal ? Cause::kDeviceFatal : Cause::kPortDown], id);
+    } else if (lane.path_known && remote != peer.ports.end() && is_down(remote->second.state)) {
+      engine::AddLane(&by_cause[Cause::kPeer], id);
+    }
+  }
+  for (const auto& [cause, lanes] : by_cause) SuspectLanes(link, lanes, cause);
+}
+
 void Driver::StepMachine(Link* link, const FailoverEvent& event) {
   const FailoverPhase before = link->machine.phase();
   std::deque<FailoverEvent> events = {event};
@@ -245,7 +255,7 @@ void Driver::Act(Link* link, const FailoverAction& action, LaneIds* fenced_alrea
         LinkLane* const lane = link->Find(id);
         if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
         lane->state = LinkLane::State::kSuspect;
-        JoinEpisode(link, lane->path, action.cause);
+        JoinEpisode(link, *lane, action.cause);
         const bool of_lane = action.cause == Cause::kCompletion || action.cause == Cause::kPost ||
                              action.cause == Cause::kQueuePair || action.cause == Cause::kPeer;
         const bool young = lane->made_at != 0 && now_ - lane->made_at <= kYoungNs;
@@ -322,7 +332,7 @@ void Driver::SendRecord(Link* link, const FailoverAction& action) {
     record.sender = {.next_sequence = ours.next_sequence,
                      .announcements = std::move(ours.announcements)};
   } else {
-    record.receiver = ToMessage(link->info.recv->Record());
+    record.receiver = Converted<engine::ReceiverRecord>(link->info.recv->Record());
   }
   Send(*link, record);
 }
@@ -342,7 +352,8 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
   }
   datapath::ResumeResult result;
   if (link->is_sender()) {
-    result = link->info.send->Resume(FromMessage(peer.receiver), Refs(over));
+    result =
+        link->info.send->Resume(Converted<datapath::ReceiverRecord>(peer.receiver), Refs(over));
   } else {
     // Not behind lanes that are up already: an older entry could not be used on them.
     result = link->info.recv->Resume(
@@ -353,12 +364,13 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
     case datapath::ResumeResult::Status::kResumed:
       break;
     case datapath::ResumeResult::Status::kLost:
-      GiveUp(link,
-             absl::StrCat("transfer ", result.sequence,
-                          " was acknowledged by a NIC that failed before it had written it, and "
-                          "its buffer is in use again: the data is lost "
-                          "(RAILHOP_CONFIRM_RECEIVES=1 prevents this)"),
-             true);
+      GiveUp(
+          link,
+          absl::StrCat("transfer ", result.sequence,
+                       " was acknowledged by a NIC that failed, nothing says that it has arrived, "
+                       "and its buffer is in use again: the data counts as lost "
+                       "(RAILHOP_CONFIRM_RECEIVES=1 prevents this)"),
+          true);
       return;
     case datapath::ResumeResult::Status::kLie:
       GiveUp(link,
@@ -518,7 +530,7 @@ void Driver::FinishGiveUp(Link* link) {
   // After an orderly end of the other side nobody may ever use it again; whoever does is told.
   const bool orderly = link->peer_over || peers_[link->info.peer].goodbye;
   if (orderly) {
-    RAILHOP_LOG(kInfo, "%s: the connection is given up: %s", link->info.label.c_str(),
+    RAILHOP_LOG(kInfo, "%s: the connection has ended: %s", link->info.label.c_str(),
                 link->reason.c_str());
   } else {
     RAILHOP_LOG(kWarning, "%s: the connection is given up: %s", link->info.label.c_str(),
@@ -543,8 +555,17 @@ int64_t Driver::LastSignOn(const Link& link, PathId path) const {
   return last == 0 ? now_ : std::min(last, now_);
 }
 
-void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
+void Driver::JoinEpisode(Link* link, const LinkLane& lane, Cause cause) {
   if (IsPlanned(cause)) return;
+  const PathId path = lane.path;
+  // What was lost while a port was down for a moment is missed much later: when the threshold is
+  // over at the end that waits for it, which this end may only hear of, once there is a session.
+  const int64_t slack = options_.health.stall / 4 + 2 * tick_ns_;
+  const int64_t heard_late = 4 * options_.health.stall;
+  const Peer& talker = peers_[link->info.peer];
+  const int64_t told = now_ - talker.up_at < heard_late ? talker.lost_at : now_;
+  const int64_t still = cause == Cause::kPeer ? told - heard_late : lane.progress_at - slack;
+  const int64_t hit_from = std::min(now_ - options_.judge_after, still);
   const engine::InstanceId peer = link->info.peer;
   const EndId end = link->info.id;
   if (link->episode != 0) {
@@ -561,6 +582,7 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
         episode.peer == peer && path.remote >= 0 && episode.remote == path.remote;
     if (!same_local && !same_remote) continue;
     episode.open.insert(end);
+    episode.hit_from = std::min(episode.hit_from, hit_from);
     ++episode.touched;
     ++link->episodes;
     // A better reason may come after the first sign.
@@ -572,6 +594,7 @@ void Driver::JoinEpisode(Link* link, PathId path, Cause cause) {
   Episode episode;
   episode.id = ++last_episode_;
   episode.since = now_;
+  episode.hit_from = hit_from;
   episode.local = path.local;
   episode.peer = peer;
   episode.remote = path.remote;
@@ -594,8 +617,8 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
   evidence.cause = episode.cause;
   // As it was when the episode began: it may be back by the time that it is judged.
   const auto port = ports_.find(episode.local);
-  const bool was_down = port != ports_.end() && port->second.down_at != 0 &&
-                        port->second.down_at >= episode.since - options_.judge_after;
+  const bool was_down =
+      port != ports_.end() && port->second.down_at != 0 && port->second.down_at >= episode.hit_from;
   evidence.local_port_active =
       episode.cause != Cause::kPortDown && !was_down && parts_.ports->active(episode.local);
   evidence.local_device_failed =
@@ -604,7 +627,10 @@ engine::Blame Driver::JudgeEpisode(const Episode& episode) const {
     if (id == episode.peer) {
       const auto remote = peer.ports.find(episode.remote);
       if (remote != peer.ports.end()) {
-        evidence.remote_port_down = remote->second.state == engine::PortState::kDown;
+        const auto down = peer.down_at.find(episode.remote);
+        evidence.remote_port_down =
+            remote->second.state == engine::PortState::kDown ||
+            (down != peer.down_at.end() && down->second >= episode.hit_from);
         evidence.remote_device_failed = remote->second.state == engine::PortState::kFatal;
       }
       // Who leaves long after the fault, since all is done, is not its reason.

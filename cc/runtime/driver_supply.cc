@@ -240,6 +240,8 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
     return;
   }
   ResolvePaths(link.get());
+  SuspectOnDownPorts(link.get());
+  if (link->over) return;
   bool no_path = false;
   if (link->is_sender()) {
     engine::RouteWish wish = WishOf(*link, link->avoid);
@@ -307,14 +309,21 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
     }
     SetRoute(link.get(), std::move(route));
     if (!surplus.empty() && link->machine.phase() == FailoverPhase::kRunning) {
-      for (const LaneId& id : used) {
-        const LinkLane& lane = link->lanes[id];
-        if (lane.path.local == wish.base[static_cast<size_t>(lane.base)].local) {
-          Return& back = returns_[lane.path.local];
-          ++back.connections;
-          back.last = now_;
-          break;
-        }
+      // Those that were out are back where a lane of theirs is home now.
+      std::set<int> homes;
+      for (const LaneId& out : surplus) {
+        const int base = link->lanes[out].base;
+        const PathId home = wish.base[static_cast<size_t>(base)];
+        const bool back = std::any_of(used.begin(), used.end(), [&](LaneId id) {
+          const LinkLane& lane = link->lanes[id];
+          return lane.base == base && lane.path == home;
+        });
+        if (back) homes.insert(home.local);
+      }
+      for (const int home : homes) {
+        Return& back = returns_[home];
+        ++back.connections;
+        back.last = now_;
       }
       RetireLanes(link.get(), surplus, Cause::kFailBack);
     }

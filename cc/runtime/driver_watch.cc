@@ -91,6 +91,7 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
       WatchLane(link.get(), view);
       if (link->over) return;
     }
+    CheckArrivals(link.get());
     link->watch_at = owed ? now_ : now_ + options_.health.stall / 8;
     TakeFaults(link.get());
     if (link->over) return;
@@ -127,7 +128,7 @@ void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
   const LaneId id = {.index = view.lane.index, .epoch = view.lane.epoch};
   LinkLane* const lane = link->Find(id);
   if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) return;
-  if (view.progressed != lane->progressed || !view.owed) {
+  if (view.progressed != lane->progressed || !view.owed || lane->progress_at == 0) {
     lane->progressed = view.progressed;
     lane->progress_at = now_;
     lane->doubted = false;
@@ -171,10 +172,99 @@ void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
   }
 }
 
+// What is acknowledged and does not arrive leaves both ends waiting, with nothing under way: a
+// queue pair that fails in this way shows no error and no stall (rule 4). So once a lane has been
+// quiet for the threshold, the other end is asked what it has. One question for each time that a
+// connection comes to rest.
+void Driver::CheckArrivals(Link* link) {
+  const int64_t stall = options_.health.stall;
+  bool unproved = false;
+  bool rests = true;
+  for (const datapath::LaneView& view : link->views) {
+    LinkLane* const lane = link->Find({.index = view.lane.index, .epoch = view.lane.epoch});
+    if (lane == nullptr || lane->state != LinkLane::State::kUp) continue;
+    if (lane->posted != view.posted || lane->posted_at == 0) {
+      lane->posted = view.posted;
+      lane->posted_at = now_;
+      lane->missing_since = 0;
+      link->check_pause = 0;
+      link->check_at = std::min(link->check_at, now_ + stall);
+    }
+    lane->rests = view.outstanding == 0 && now_ - lane->posted_at >= stall;
+    rests = rests && lane->rests;
+    unproved = unproved || (lane->rests && lane->proved != lane->posted);
+  }
+  const bool may_ask = link->machine.phase() == FailoverPhase::kRunning && !link->route.empty() &&
+                       now_ >= link->check_at && peers_[link->info.peer].up;
+  if (!may_ask || !(unproved || (rests && IsUnconfirmed(*link)))) return;
+  for (auto& [id, lane] : link->lanes) lane.checked = lane.rests ? lane.posted : 0;
+  link->check = ++link->inquiries;
+  link->check_sequence = link->is_sender() ? 0 : link->info.recv->Record().next_sequence;
+  link->check_pause = std::clamp(2 * link->check_pause, stall, std::max(stall, kRepeatMaxNs));
+  link->check_at = now_ + link->check_pause;
+  Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = link->check});
+}
+
+// Whether sends wait for the receiver's word that they have arrived.
+bool Driver::IsUnconfirmed(const Link& link) {
+  if (!link.is_sender() || !link.info.send->rules().confirm) return false;
+  const datapath::SenderRecord record = link.info.send->Record();
+  return record.confirmed_below < record.next_sequence;
+}
+
+void Driver::TakeCheck(Link* link, const engine::Account& account) {
+  link->check = 0;
+  // A confirmation is an entry like any other, on whichever lane.
+  const bool confirmed = !link->is_sender() || !link->info.send->rules().confirm ||
+                         link->info.send->Record().confirmed_below >= account.last_announced;
+  bool all = true;
+  LaneIds lost;
+  for (auto& [id, lane] : link->lanes) {
+    if (lane.checked == 0 || lane.state != LinkLane::State::kUp) continue;
+    bool arrived = account.last_announced + 1 >= link->check_sequence;
+    if (link->is_sender()) {
+      const auto count = std::find_if(account.lanes.begin(), account.lanes.end(),
+                                      [here = id](const auto& c) { return c.lane == here; });
+      // It has left the lane by now: records are compared anyway.
+      if (count == account.lanes.end() || !count->may_arrive) continue;
+      arrived = count->arrived >= lane.checked && confirmed;
+    }
+    all = all && arrived;
+    if (arrived) {
+      lane.proved = lane.checked;
+      lane.missing_since = 0;
+    } else if (lane.missing_since == 0) {
+      lane.missing_since = now_;
+    } else if (now_ - lane.missing_since >= options_.health.stall) {
+      engine::AddLane(&lost, id);
+    }
+    lane.checked = 0;
+  }
+  // What is missing is asked for again soon; what the other end has not finished yet, ever less.
+  if (!all) {
+    link->check_pause = 0;
+    link->check_at = now_ + options_.health.stall;
+  }
+  if (!lost.empty()) SuspectLanes(link, lost, Cause::kStall);
+}
+
 void Driver::TakeInquiry(Link* link, const engine::Inquiry& inquiry) {
   link->views.clear();
   link->connection()->Observe(&link->views);
   engine::Account account = {.to = PeerEnd(*link), .serial = inquiry.serial};
+  if (link->is_sender()) {
+    const datapath::SenderRecord record = link->info.send->Record();
+    account.next_sequence = record.next_sequence;
+    uint64_t next = record.next_sequence;
+    for (const uint64_t sequence : record.announcements) {
+      if (sequence == next) ++next;
+    }
+    account.last_announced = next - 1;
+  } else {
+    const datapath::ReceiverRecord record = link->info.recv->Record();
+    account.next_sequence = record.next_sequence;
+    account.last_announced = record.complete_below;
+  }
   for (const datapath::LaneView& view : link->views) {
     if (account.lanes.size() == datapath::kLanesMax) break;
     account.lanes.push_back({.lane = {.index = view.lane.index, .epoch = view.lane.epoch},
@@ -186,6 +276,7 @@ void Driver::TakeInquiry(Link* link, const engine::Inquiry& inquiry) {
 }
 
 void Driver::TakeAccount(Link* link, const engine::Account& account) {
+  if (link->check != 0 && link->check == account.serial) return TakeCheck(link, account);
   if (!link->is_sender()) return;
   LaneIds stuck;
   for (const engine::LaneCount& count : account.lanes) {

@@ -87,12 +87,20 @@ struct LinkLane {
 
   // Progress.
   uint64_t progressed = 0;
-  int64_t progress_at = 0;
-  bool doubted = false;  // the path was told of this stall
-  uint32_t inquiry = 0;  // serial; 0 = none
+  int64_t progress_at = 0;  // it moved, or owed nothing; 0 = not looked at yet
+  bool doubted = false;     // the path was told of this stall
+  uint32_t inquiry = 0;     // serial; 0 = none
   int64_t inquired_at = 0;
   std::optional<uint64_t> heard;  // what the peer had of it
   int64_t heard_at = 0;
+
+  // Whether what is acknowledged has arrived: messages of ours.
+  uint64_t posted = 0;  // as last looked at
+  int64_t posted_at = 0;
+  bool rests = false;    // nothing is under way, and has not been for the threshold
+  uint64_t checked = 0;  // that the question under way is about; 0 = none
+  uint64_t proved = 0;   // that the peer has
+  int64_t missing_since = 0;
 };
 
 // Lanes that are on their way.
@@ -158,6 +166,10 @@ struct Link {
   int64_t repeat_pause = 0;
   int64_t watch_at = 0;
   uint32_t inquiries = 0;
+  uint32_t check = 0;           // serial of the question whether all has arrived; 0 = none
+  uint64_t check_sequence = 0;  // receiver: below it all was announced then
+  int64_t check_at = 0;         // not before
+  int64_t check_pause = 0;
   std::vector<datapath::LaneView> views;  // kept for its memory
 
   explicit Link(LinkInfo i) : info(std::move(i)), machine(info.id.end, 1) {}

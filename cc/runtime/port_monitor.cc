@@ -176,7 +176,7 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
   if (!was_active) {
     port->told.clear();
     Tell(*port, PortNews::Kind::kActive, absl::StrCat(name, " is active"));
-    if (first) return;
+    if (first && !went_down) return;
   }
   const bool moved = facts.gid != before.gid || facts.gid_index != before.gid_index ||
                      facts.lid != before.lid || facts.mtu < before.mtu;
@@ -185,7 +185,7 @@ void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
          absl::StrCat(name, " has GID index ", facts.gid_index, " (", GidText(facts.gid), "), LID ",
                       facts.lid, ", MTU code ", facts.mtu, " now"))
         .moved = moved;
-  } else if (was_active && (went_down || !event.empty())) {
+  } else if (first || (was_active && (went_down || !event.empty()))) {
     Tell(*port, PortNews::Kind::kDoubt, absl::StrCat(event, ", and it reads as active")).was_down =
         went_down;
   }
