@@ -76,7 +76,8 @@ struct Port {
   uint32_t number = 1;  // on its NIC
   rdma::TopologyPort now;
   rdma::PortLinkState link = rdma::PortLinkState::kActive;
-  uint32_t hidden_gids = 0;  // bit n: entry n is not there for a while
+  uint64_t first_down_ns = 0;  // 0: never was
+  uint32_t hidden_gids = 0;    // bit n: entry n is not there for a while
   rdma::FaultTable faults{};
   uint64_t tx_free_ns = 0;      // when the wire is free
   uint64_t tx_capped_ns = 0;    // when a capped sender is free

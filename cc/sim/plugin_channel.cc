@@ -18,6 +18,7 @@ struct ControlNet::Pair {
   size_t first = 0, second = 0;
   bool up = false;           // as the wire is
   bool knows[2] = {};        // as the ends believe
+  bool leaving[2] = {};      // who has said goodbye in this session
   uint64_t session = 0;      // counts
   uint64_t last_at[2] = {};  // arrival of the last message, by the end that gets it
   uint64_t slow_ns = 0;
@@ -82,15 +83,19 @@ void ControlNet::Tell(size_t host, size_t peer, ChannelEvent::Kind kind, std::st
   channel->wake_();
 }
 
-// Calls if a session is wanted and may be.
-void ControlNet::Consider(Pair* pair) {
-  if (pair->up || pair->calling) return;
+// Whether both have a connection with the other: no session lives without one.
+bool ControlNet::IsWanted(const Pair& pair) const {
   const auto wants = [this](size_t host, size_t peer) {
     const SimChannel* channel = channels_[host].get();
     return channel != nullptr && world_->hosts()[host]->alive() &&
            channel->wanted_.count(world_->hosts()[peer]->instance_id()) != 0;
   };
-  if (!wants(pair->first, pair->second) || !wants(pair->second, pair->first)) return;
+  return wants(pair.first, pair.second) && wants(pair.second, pair.first);
+}
+
+// Calls if a session is wanted and may be.
+void ControlNet::Consider(Pair* pair) {
+  if (pair->up || pair->calling || !IsWanted(*pair)) return;
   pair->calling = true;
   const uint64_t now = world_->now_ns();
   uint64_t wait = options_.delay_ns * 3 + prng_.Below(options_.delay_ns * 4 + 1);
@@ -111,15 +116,12 @@ void ControlNet::Consider(Pair* pair) {
 }
 
 void ControlNet::Establish(Pair* pair) {
-  if (pair->up || !world_->hosts()[pair->first]->alive() ||
-      !world_->hosts()[pair->second]->alive()) {
-    return;
-  }
+  if (pair->up || !IsWanted(*pair)) return;
   pair->up = pair->ever_up = true;
   pair->down_since_ns = 0;
   const uint64_t session = ++pair->session;
   for (const bool second : {false, true}) {
-    pair->silent_told[second] = pair->dead_told[second] = false;
+    pair->silent_told[second] = pair->dead_told[second] = pair->leaving[second] = false;
     const uint64_t wait = prng_.Below(options_.delay_ns * 2 + 1);
     // Nothing of this session comes before its end knows of it.
     pair->last_at[second] = world_->now_ns() + wait;
@@ -331,13 +333,17 @@ void SimChannel::Remove(InstanceId peer, engine::ConnectionId connection) {
     wanted_.erase(found);
     return;
   }
+  std::erase_if(inbox_, [peer](const ChannelEvent& event) { return event.peer == peer; });
   ControlNet::Pair* pair = net_->PairOf(host_, other);
   const bool mine = host_ == pair->second;
-  if (pair->up && pair->knows[mine]) {
+  if (pair->up && !pair->knows[mine] && !pair->leaving[mine]) {
+    net_->Break(pair, "closed by the peer");  // it was being made
+  } else if (pair->up && pair->knows[mine]) {
     (void)net_->Carry(host_, other, engine::Goodbye{.reason = "the last connection is closed"});
     // The session ends behind it.
     const uint64_t session = pair->session;
     pair->knows[mine] = false;
+    pair->leaving[mine] = true;
     net_->After(pair->last_at[!mine] + 1 - net_->world_->now_ns(), [this, pair, session] {
       if (pair->session == session) net_->Break(pair, "closed by the peer");
     });

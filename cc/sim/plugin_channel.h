@@ -60,6 +60,7 @@ class ControlNet final : public Actor {
 
   Pair* PairOf(size_t a, size_t b);
   void After(uint64_t ns, std::function<void()> what);
+  bool IsWanted(const Pair& pair) const;
   void Consider(Pair* pair);
   void Establish(Pair* pair);
   void Break(Pair* pair, const char* why);

@@ -50,14 +50,17 @@ rdma::Topology Parse(const char* text) {
 // after each.
 class RulesTest : public testing::Test {
  protected:
-  RulesTest() : world_(Parse(kTwoHosts), {}, {}, false, &violations_), net_(&world_, {}, 1) {
+  explicit RulesTest(bool confirm = false)
+      : world_(Parse(kTwoHosts), {}, {}, confirm, &violations_), net_(&world_, {}, 1) {
+    config_.confirm = confirm;
     SetLogThreshold(LogSeverity::kWarning);
     for (const auto& host : world_.hosts()) {
       processes_.push_back(std::make_unique<PluginProcess>(host.get(), &net_, config_, 2));
     }
   }
 
-  void Connect(int count, const std::vector<int>& parts, size_t groups, uint64_t pause_ns) {
+  void Connect(int count, const std::vector<int>& parts, size_t groups, uint64_t pause_ns,
+               uint64_t receive_pause_ns = 0) {
     for (int i = 0; i < count; ++i) {
       auto plan = std::make_unique<TrafficPlan>();
       plan->sender = "a";
@@ -68,6 +71,9 @@ class RulesTest : public testing::Test {
       plan->groups.assign(groups, {.messages = {message}, .send_order = {0}});
       plan->send_pace.idle = 1;
       plan->send_pace.idle_ns = pause_ns;
+      plan->recv_pace.idle = receive_pause_ns == 0 ? 0 : 1;
+      plan->recv_pace.idle_ns = receive_pause_ns;
+      plan->close_alone = receive_pause_ns != 0;
       plan->close_ns = kMs;
       plan->seed = static_cast<uint64_t>(i) + 1;
       traffic_.push_back(
@@ -164,6 +170,64 @@ TEST_F(RulesTest, NoControlChannelForAMinute_TrafficGoesOn) {
   EXPECT_TRUE(Entries(0, JournalEntry::Kind::kSuspect).empty());
   EXPECT_TRUE(Entries(0, JournalEntry::Kind::kGaveUp).empty());
   ExpectAllGoOn();
+}
+
+// Rule 11: what is said of a connection's end is said again, after the session is lost.
+TEST_F(RulesTest, CloseDuringAnOutage_IsToldAfterIt) {
+  Connect(1, {1}, 1000, 50 * kMs);
+  RunFor(2 * kSecond);
+  net_.Start({.kind = ChannelFault::Kind::kOutage, .for_ns = 3 * kSecond, .host = 0, .other = 1});
+  RunFor(100 * kMs);
+  // The sender is through and closes; the receiver computes for a minute before it looks.
+  Connect(1, {0}, 1, 0, 60 * kSecond);
+  RunFor(10 * kSecond);
+  EXPECT_TRUE(traffic_[1]->send()->closed());
+  EXPECT_FALSE(traffic_[1]->recv()->closed());
+  EXPECT_TRUE(Entries(1, JournalEntry::Kind::kGaveUp).empty());
+  // Nobody is there any more who could agree on anything.
+  Fault("b/nic0 down");
+  RunFor(2 * kSecond);
+  ASSERT_EQ(Entries(1, JournalEntry::Kind::kGaveUp).size(), 1u);
+  EXPECT_NE(Entries(1, JournalEntry::Kind::kGaveUp)[0].text.find("closed"), std::string::npos);
+  ExpectAllGoOn();
+}
+
+// Rule 4: a queue pair that acknowledges what it does not write, and never fails.
+class ConfirmedRulesTest : public RulesTest {
+ protected:
+  ConfirmedRulesTest() : RulesTest(/*confirm=*/true) {}
+};
+
+TEST_F(ConfirmedRulesTest, AcknowledgedAndNotWritten_IsFoundAndSentAgain) {
+  Connect(2, {0}, 200, kMs);
+  RunFor(20 * kMs);
+  Fault("b/nic0 unwritten rx count 1");
+  RunFor(20 * kSecond);
+  EXPECT_FALSE(Entries(0, JournalEntry::Kind::kSuspect).empty());
+  for (const auto& traffic : traffic_) EXPECT_EQ(traffic->recv()->requests(), 200u);
+  ExpectAllGoOn();
+}
+
+TEST_F(RulesTest, EntryAcknowledgedAndNotWritten_IsFoundAndAnnouncedAgain) {
+  Connect(2, {0}, 200, kMs);
+  RunFor(20 * kMs);
+  Fault("a/nic0 unwritten rx count 1");
+  RunFor(20 * kSecond);
+  EXPECT_FALSE(Entries(1, JournalEntry::Kind::kSuspect).empty());
+  for (const auto& traffic : traffic_) EXPECT_EQ(traffic->recv()->requests(), 200u);
+  ExpectAllGoOn();
+}
+
+// The same where NCCL has the buffer back: an error that says so, and soon.
+TEST_F(RulesTest, AcknowledgedAndNotWritten_EndsInAnErrorThatSaysSo) {
+  Connect(1, {0}, 200, kMs);
+  RunFor(20 * kMs);
+  Fault("b/nic0 unwritten rx count 1");
+  RunFor(10 * kSecond);
+  ASSERT_EQ(Entries(0, JournalEntry::Kind::kGaveUp).size(), 1u);
+  EXPECT_NE(Entries(0, JournalEntry::Kind::kGaveUp)[0].text.find("nothing says that it has"),
+            std::string::npos);
+  EXPECT_EQ(violations_.count(), 0u);
 }
 
 }  // namespace

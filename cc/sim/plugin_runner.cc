@@ -340,10 +340,18 @@ class PluginRun {
     const std::string& fault = plan_.faults[0].text;
     const auto is = [&](const char* word) { return fault.starts_with(nic + " " + word); };
     const bool has_event = fault.find("event") == std::string::npos;
-    if (is("down") && has_event && e.blame != Blame::kLocalPort) {
+    // A fault with a trigger may never have come.
+    const auto time = static_cast<uint64_t>(e.time_ns);
+    bool down = false, removed = false;
+    for (const Port* port : world_.world().ports()) {
+      if (port->nic->Name() != nic) continue;
+      down = port->first_down_ns != 0 && port->first_down_ns <= time;
+      removed = port->nic->removed();
+    }
+    if (is("down") && down && has_event && e.blame != Blame::kLocalPort) {
       violations_.Add(absl::StrCat(name, " blames ", engine::BlameText(e.blame), " for: ", fault));
     }
-    if (is("remove") && e.blame != Blame::kLocalNic) {
+    if (is("remove") && removed && e.blame != Blame::kLocalNic) {
       violations_.Add(absl::StrCat(name, " blames ", engine::BlameText(e.blame), " for: ", fault));
     }
   }
@@ -436,10 +444,12 @@ class PluginRun {
   }
 
   void JudgeLeaks() {
-    if (!AllClosed() || plan_.refuses_destroy) return;
+    if (!AllClosed()) return;
     for (const auto& host : world_.hosts()) {
       if (!host->alive()) continue;
       for (const auto& context : host->devices().contexts()) {
+        // As at the end of the process: what was refused before, and is kept to be tried again.
+        for (int turn = 0; turn < 16; ++turn) context->EndKept();
         const Context& core = *CoreOf(context->raw());
         // Of a device that says it has failed nothing is asked any more.
         if (core.gone() || plan_.false_alarm) continue;

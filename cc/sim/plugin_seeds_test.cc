@@ -50,7 +50,7 @@ TEST(PluginSeeds, Saved_AreCleanAndRepeatTheirRecord) {
 }
 
 // In parts, which Bazel's shards run side by side.
-constexpr uint64_t kParts = 4;
+constexpr uint64_t kParts = 8;
 class RandomPluginSeeds : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomPluginSeeds, Run_AreClean) {

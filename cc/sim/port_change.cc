@@ -28,10 +28,11 @@ void Write(Port* port, uint32_t index, const TopologyGid& entry) {
   port->hidden_gids &= ~(1u << index);
 }
 
-bool SetLink(Port* port, bool up) {
+bool SetLink(Port* port, bool up, uint64_t now_ns) {
   const auto state = up ? rdma::PortLinkState::kActive : rdma::PortLinkState::kDown;
   if (port->link == state) return false;
   port->link = state;
+  if (!up && port->first_down_ns == 0) port->first_down_ns = now_ns;
   return true;
 }
 
@@ -131,7 +132,7 @@ std::optional<AsyncEvent> ChangePort(Shared* shared, Port* port, rdma::FaultActi
   switch (spec.kind) {
     case FaultKind::kDown:
     case FaultKind::kUp:
-      changed = SetLink(port, spec.kind == FaultKind::kUp);
+      changed = SetLink(port, spec.kind == FaultKind::kUp, shared->loop.now_ns());
       break;
     case FaultKind::kSpeed:
       Set(&port->now.speed_gbps, std::max<uint64_t>(1, spec.value / 1'000'000'000), action);
