@@ -690,9 +690,27 @@ TEST_F(Monitored, SubnetManagerChange_NoNews) {
   EXPECT_TRUE(news_.empty());
 }
 
-TEST_F(Monitored, ReadingHangs_NotActiveAndLaterActive) {
-  Fabric("soft1 hang query_port 500ms count 1");
+// A busy machine reads late while data goes on.
+TEST_F(Monitored, ReadingHangs_DoubtOnceAndStillActive) {
+  Fabric("soft1 hang query_port 3s count 1");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kDoubt));
+  for (int i = 0; i < 100; ++i) {
+    Step();
+    usleep(2000);
+  }
+  EXPECT_EQ(std::count_if(news_.begin(), news_.end(),
+                          [](const PortNews& news) { return news.physical == 1; }),
+            1);
+  EXPECT_TRUE(monitor_->active(1));
+}
+
+TEST_F(Monitored, ReadingHangsAfterAnErrorEvent_NotActiveAndLaterActive) {
+  Fabric("soft1 hang query_port 2s count 1");
+  EXPECT_TRUE(Comes(1, PortNews::Kind::kDoubt));
+  EXPECT_TRUE(monitor_->active(1));
+  Fabric("soft1 event port_err");
   EXPECT_TRUE(Comes(1, PortNews::Kind::kNotActive));
+  EXPECT_FALSE(monitor_->active(1));
   EXPECT_TRUE(Comes(1, PortNews::Kind::kActive));
 }
 

@@ -22,6 +22,7 @@ struct Port {
   bool active = false;  // as told to the driver
   bool failed = false;
   bool reading = false;
+  bool overdue = false;    // the reading under way has been out for too long, and that was told
   bool again = false;      // an event came while it was being read
   bool went_down = false;  // an event said so since the last reading
   std::string event;       // text of the last one, until a reading explains it
@@ -74,8 +75,12 @@ class PortMonitor::Impl : public std::enable_shared_from_this<Impl> {
   void Fail(Port* port, const std::string& why, int64_t now_ns);
   void SetInactive(Port* port, const std::string& why);
   void Rescan(int64_t now_ns);
-  int64_t BoundOf(const Port& port) const {
-    return port.went_down ? options_.read_bound_after_error_ns : options_.read_bound_ns;
+  void CheckOverdue(Port* port);
+  // When a reading under way is news; kNever if it has been told.
+  int64_t OverdueAt(const Port& port) const {
+    if (!port.reading || (!port.active && port.known)) return kNever;
+    if (port.went_down) return port.read_since + options_.read_bound_after_error_ns;
+    return port.overdue ? kNever : port.read_since + options_.read_bound_ns;
   }
   PortNews& Tell(const Port& port, PortNews::Kind kind, std::string text) {
     return news_.emplace_back(PortNews{
@@ -118,6 +123,7 @@ void PortMonitor::Impl::Hurry(Port* port, int64_t now_ns) {
 
 void PortMonitor::Impl::StartReading(Port* port, int64_t now_ns) {
   port->reading = true;
+  port->overdue = false;
   port->again = false;
   port->read_since = now_ns;
   port->next_read = now_ns + options_.interval_ns;
@@ -157,6 +163,21 @@ void PortMonitor::Impl::Fail(Port* port, const std::string& why, int64_t now_ns)
   Tell(*port, PortNews::Kind::kFatal, why);
   rescan_pause_ = options_.rescan_ns;
   next_rescan_ = std::min(next_rescan_, now_ns + rescan_pause_);
+}
+
+// The answer, if it still comes, is a reading as any other.
+void PortMonitor::Impl::CheckOverdue(Port* port) {
+  const std::string text =
+      absl::StrCat(NameOf(*port->device), " does not answer when it is read",
+                   port->event.empty() ? "" : absl::StrCat(" (", port->event, ")"));
+  if (port->went_down || !port->known) {
+    SetInactive(port, text);
+    return;
+  }
+  // Nothing else says that it is down: a busy machine reads late, and so does a driver whose
+  // command queue is full, while data goes on. Probes decide.
+  port->overdue = true;
+  Tell(*port, PortNews::Kind::kDoubt, text);
 }
 
 void PortMonitor::Impl::TakeFacts(Port* port, const PortFacts& facts) {
@@ -291,12 +312,7 @@ std::vector<PortNews> PortMonitor::Impl::Poll(int64_t now_ns) {
   for (auto& [id, port] : ports_) {
     if (port.failed) continue;
     if (!port.reading && now_ns >= port.next_read) StartReading(&port, now_ns);
-    // What does not answer is not there. Its answer, if it still comes, is a reading as any other.
-    if (port.reading && now_ns - port.read_since >= BoundOf(port) && (port.active || !port.known)) {
-      SetInactive(&port,
-                  absl::StrCat(NameOf(*port.device), " does not answer when it is read",
-                               port.event.empty() ? "" : absl::StrCat(" (", port.event, ")")));
-    }
+    if (now_ns >= OverdueAt(port)) CheckOverdue(&port);
   }
   if (!rescanning_ && now_ns >= next_rescan_) Rescan(now_ns);
   return std::exchange(news_, {});
@@ -307,11 +323,7 @@ int64_t PortMonitor::Impl::next_due() const {
   int64_t due = rescanning_ ? kNever : next_rescan_;
   for (const auto& [id, port] : ports_) {
     if (port.failed) continue;
-    if (!port.reading) {
-      due = std::min(due, port.next_read);
-    } else if (port.active || !port.known) {
-      due = std::min(due, port.read_since + BoundOf(port));
-    }
+    due = std::min(due, port.reading ? OverdueAt(port) : port.next_read);
   }
   return due;
 }

@@ -2,7 +2,7 @@
 //
 // Events are hints: they may be lost, early, or about a queue pair that is long gone. What counts
 // is what reading gives; an event only brings it forward. A read that does not come back is an
-// answer too.
+// answer only after an event that says that the port is down; else it is a reason to probe.
 //
 // The driver's thread alone. No clock and no thread of its own: events of the devices come from
 // AsyncWatch, or from the simulator.
@@ -23,9 +23,9 @@ namespace railhop::runtime {
 
 struct PortMonitorOptions {
   int64_t interval_ns = 1'000'000'000;  // RAILHOP_PORT_POLL_INTERVAL
-  // A read that has been out for so long counts as not active.
+  // A read that has been out for so long is a reason to probe; the first one counts as not active.
   int64_t read_bound_ns = 1'000'000'000;
-  // The same if an event has said that the port is down.
+  // Counts as not active, if an event has said that the port is down.
   int64_t read_bound_after_error_ns = 20'000'000;
   // How often a device that has failed is looked for, growing to the second.
   int64_t rescan_ns = 1'000'000'000;
@@ -40,7 +40,7 @@ struct PortNews {
     kAddress,    // facts have changed: GID, GID index, LID, MTU
     kQueuePair,  // `object` is the ibv_qp that the device has stopped (compare only)
     kQueue,      // `object` is the ibv_cq
-    kDoubt,      // an event says that something is wrong, or was: probe now
+    kDoubt,      // something is wrong, or was: probe now
     kJoined,     // a new physical device is there; `replaces` is the id of the one that it was
   };
   int physical = 0;
