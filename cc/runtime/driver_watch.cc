@@ -159,17 +159,13 @@ void Driver::WatchLane(Link* link, const datapath::LaneView& view) {
     if (still >= 2 * stall) SuspectLanes(link, {id}, Cause::kStall);
     return;
   }
-  // A sender asks what the peer sees: slow is not dead.
-  if (lane->heard.has_value() && now_ - lane->heard_at >= stall && lane->inquiry == 0) {
-    lane->inquiry = ++link->inquiries;
-    Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = lane->inquiry});
-    lane->inquired_at = now_;
-  } else if (!lane->heard.has_value() &&
-             (lane->inquiry == 0 || now_ - lane->inquired_at >= stall)) {
-    lane->inquiry = ++link->inquiries;
-    Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = lane->inquiry});
-    lane->inquired_at = now_;
-  }
+  // A sender asks what the peer sees: slow is not dead. Until there is an answer it is the same
+  // question, since the answer may take longer than the threshold.
+  const bool due = !lane->heard.has_value() || now_ - lane->heard_at >= stall;
+  if (!due || (lane->inquiry != 0 && now_ - lane->inquired_at < stall)) return;
+  if (lane->inquiry == 0) lane->inquiry = ++link->inquiries;
+  Send(*link, engine::Inquiry{.to = PeerEnd(*link), .serial = lane->inquiry});
+  lane->inquired_at = now_;
 }
 
 // What is acknowledged and does not arrive leaves both ends waiting, with nothing under way: a
