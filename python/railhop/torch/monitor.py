@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import time
 from collections.abc import Iterator
@@ -134,6 +135,9 @@ class StepMonitor:
             if isinstance(path, (str, pathlib.Path))
             else path
         )
+        # Where a drill reads steps from; of rank 0 alone.
+        drill = os.environ.get("RAILHOP_DRILL_LOG", "")
+        self._drill = pathlib.Path(drill) if drill and os.environ.get("RANK", "0") == "0" else None
         self._handles: list[Any] = []
         self._before: dict[str, int] = {}
 
@@ -201,8 +205,19 @@ class StepMonitor:
         if self._file is not None:
             self._file.write(json.dumps(step.to_dict()) + "\n")
             self._file.flush()
+        if self._drill is not None:
+            self._tell_drill(self._drill, step)
         if self._tensorboard is not None:
             self._show(self._tensorboard, step)
+
+    @staticmethod
+    def _tell_drill(path: pathlib.Path, step: Step) -> None:
+        end_unix_ns = step.begin_unix_ns + step.duration_ns
+        entry = {"step": step.number, "ms": step.duration_ns / 1e6, "time_unix_ns": end_unix_ns}
+        if "loss" in step.values:
+            entry["loss"] = step.values["loss"]
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
 
     @staticmethod
     def _show(writer: Any, step: Step) -> None:
