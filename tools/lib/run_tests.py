@@ -154,9 +154,8 @@ def _problem_of_demo(tool: pathlib.Path) -> str:
         done = subprocess.run([tool, "--short"], cwd=folder, check=False, stdout=sys.stderr)
         if done.returncode:
             return f"ended with status {done.returncode}"
-        missing = [
-            name for name in ("report.html", "report.png") if not (pathlib.Path(folder) / name).exists()
-        ]
+        written = [one.name for one in pathlib.Path(folder).iterdir()]
+        missing = [name for name in ("report.html", "report.png") if name not in written]
         return f"no {' and no '.join(missing)}" if missing else ""
 
 
