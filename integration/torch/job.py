@@ -96,6 +96,7 @@ class TorchJob:
             **kept,
             **OPTIONS,
             "NCCL_NET_PLUGIN": str(_PLUGIN),
+            "RAILHOP_ADMIN_DIR": str(self.folder),
             "PYTHONPATH": str(package),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
@@ -209,7 +210,7 @@ class TorchJob:
 
     def losses(self) -> list[list[str]]:
         """Of each rank and step; the job has to succeed."""
-        return [[one["loss"] for one in lines] for lines in self.succeed()]
+        return [[one["loss"] for one in lines if "loss" in one] for lines in self.succeed()]
 
     def episodes(self) -> list[str]:
         """The lines that say that an episode of failover is over."""

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from typing import Any
+from typing import Optional
 
 import torch
 import torch.distributed as dist
@@ -49,13 +49,16 @@ def wrap(kind: str, model: Model) -> nn.Module:
     return model
 
 
-def force_failover() -> None:
-    """From inside the job, as an operator's script would: the first port is to be left."""
+def steer(step: int, at: Optional[int]) -> None:
+    """From inside the job, as an operator's script would: a port is left, later used again."""
     import railhop  # noqa: PLC0415
 
-    plugin: Any = railhop
-    port = plugin.health().ports[0].name
-    plugin.force_failover(port, mode="now")
+    if step == at:
+        outcome = railhop.force_failover(railhop.health().ports[0].name, mode="now")
+        print(json.dumps({"forced": outcome.to_dict()}), flush=True)
+    if at is not None and step == at + 10:
+        outcome = railhop.release(railhop.health().ports[0].name)
+        print(json.dumps({"released": outcome.to_dict()}), flush=True)
 
 
 def main() -> int:
@@ -84,8 +87,8 @@ def main() -> int:
     generator = torch.Generator().manual_seed(11 + rank)
     for step in range(args.steps):
         start = time.perf_counter()
-        if step == args.failover_at and rank == 0:
-            force_failover()
+        if rank == 0:
+            steer(step, args.failover_at)
         tokens = torch.randint(0, 64, (4, 17), generator=generator) // 8 * 8
         logits = model(tokens[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

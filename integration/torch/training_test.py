@@ -82,9 +82,33 @@ def test_monitor_shows_the_dip_of_a_silent_fault_in_its_step() -> None:
     steps = [json.loads(line) for line in text.splitlines()]
     assert [one["number"] for one in steps] == list(range(STEPS))
     assert all(one["duration_ns"] > 0 and one["communication_ns"] > 0 for one in steps)
-    devices = {f"mlx5_{index}" for index in range(4)}
+    devices = {f"mlx5_{index}:1" for index in range(4)}
     assert all(set(one["device_bytes"]) == devices for one in steps), steps[0]
     # The silence of 900 ms is noticed after the threshold of 300 ms.
     worst = max(steps, key=lambda one: int(one["dip_ns"]))
     assert worst["dip_ns"] > 100_000_000, text
     assert worst["duration_ns"] > 100_000_000, text
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_loss_is_equal_through_a_failover_forced_from_python(kind: str) -> None:
+    monitor = ("--monitor", "{folder}/steps.jsonl")
+    with TorchJob(
+        "train.py", "--kind", kind, "--steps", str(STEPS), "--failover-at", "8", *monitor
+    ) as job:
+        losses = job.losses()
+        said: dict[str, dict[str, object]] = {}
+        for one in job.lines[0]:
+            said.update({key: one[key] for key in ("forced", "released") if key in one})
+        text = (job.folder / "steps.jsonl").read_text(encoding="utf-8")
+        shown = job.show()
+    assert losses == undisturbed(kind, 2), shown
+    assert said["forced"]["ports"] == ["mlx5_0:1"], shown
+    assert said["forced"]["connections"] != 0, shown
+    assert said["released"]["ports"] == ["mlx5_0:1"], shown
+    moved = [json.loads(line)["device_bytes"] for line in text.splitlines()]
+    # Step 8 has the command in it; release comes with step 18.
+    assert all(one["mlx5_0:1"] > 0 for one in moved[:8]), text
+    left = sum(one["mlx5_0:1"] for one in moved[10:18])
+    others = sum(one["mlx5_1:1"] for one in moved[10:18])
+    assert left < others / 10, text

@@ -29,7 +29,7 @@ class Step:
     """What a line of the file holds.
 
     communication_ns: how long the backend `railhop` waited for others, 0 with another backend.
-    device_bytes: device -> bytes sent and received by this process's plugin.
+    device_bytes: port ("mlx5_0:1") -> bytes that this process's plugin sent and received there.
     dips: (begin_unix_ns, end_unix_ns). episodes: those that began or ended in this step.
     """
 
@@ -54,18 +54,20 @@ class _Network:
     """What is known of the network in this process, whichever way its plugin is driven."""
 
     def device_bytes(self) -> dict[str, int]:
-        """Since the start: of the backend railhop's groups, or else of the plugin's ports."""
+        """Since the start: of the plugin's ports; if it does not tell, of what backend railhop gave
+        to each device, wherever the plugin then took it.
+        """
         totals: dict[str, int] = {}
+        for port in getattr(self._ask("stats"), "ports", []):
+            totals[port.name] = port.sent_bytes + port.received_bytes
+        if totals:
+            return totals
         for group in groups():
             for lane in group.group.report():
                 names = group.group.devices
                 name = names[lane["device"]] if lane["device"] < len(names) else str(lane["device"])
                 totals.setdefault(name, 0)
                 totals[name] += lane["sent_bytes"] + lane["received_bytes"]
-        if totals:
-            return totals
-        for port in getattr(self._ask("stats"), "ports", []):
-            totals[port.name] = port.sent_bytes + port.received_bytes
         return totals
 
     def busy_ns(self) -> int:
