@@ -14,6 +14,7 @@ import os
 import pathlib
 import sys
 import time
+import traceback
 from typing import Any
 
 INPUTS, HIDDEN, OUTPUTS, BATCH = 64, 512, 64, 32
@@ -124,16 +125,24 @@ def train_numpy(args: argparse.Namespace, rank: int, world: int) -> None:
     group.close(10.0)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arrays", choices=("torch", "numpy", "nccl"), required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--period", type=float, required=True, help="seconds of a step, at least")
     args = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    (train_numpy if args.arrays == "numpy" else train_torch)(args, rank, world)
-    return 0
+    status = 0
+    try:
+        (train_numpy if args.arrays == "numpy" else train_torch)(args, rank, world)
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    # All is closed, or has failed: torch takes seconds to unload its libraries, which would be
+    # seconds of silence at the end of each picture.
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
