@@ -30,9 +30,9 @@ def test_fsdp_learns_what_ddp_learns() -> None:
             assert float.fromhex(one) == pytest.approx(float.fromhex(other), rel=1e-3)
 
 
-DOWN = "alpha/mlx5_1 down after 150 messages for 700ms"
-REMOVED = "beta/mlx5_2 remove after 150 messages"
-SILENT = "alpha/mlx5_0 blackhole after 150 messages for 900ms"
+DOWN = "alpha/mlx5_1 down after 60 messages for 700ms"
+REMOVED = "beta/mlx5_2 remove after 60 messages"
+SILENT = "alpha/mlx5_0 blackhole after 60 messages for 900ms"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_loss_is_equal_whatever_fails(kind: str, size: int, fault: str) -> None:
 
 
 def test_without_failover_the_job_dies_and_says_why() -> None:
-    fault = "alpha/mlx5_1 down after 150 messages"
+    fault = "alpha/mlx5_1 down after 60 messages"
     env = {"RAILHOP_FAILOVER": "0", "NCCL_IB_TIMEOUT": "12", "NCCL_IB_RETRY_CNT": "3"}
     with TorchJob("train.py", "--steps", "1000", faults=[fault], env=env) as job:
         statuses = job.join()
