@@ -140,7 +140,7 @@ def test_c47_habits_of_providers(quirk: str) -> None:
     habits = [f"{host}/mlx5_{n} quirk {quirk}" for host in ("alpha", "beta") for n in range(4)]
     with Job("--bidirectional", env={"NCCL_IB_TIMEOUT": "10"}, before=habits) as job:
         job.wait_traffic()
-        job.fault(f"{_PORT} complete status 12 vendor 129")
+        job.fault(f"{_PORT} complete status 12 vendor 129 qp 0")
         job.wait("recovered", lambda: job.recovered() >= 1)
         job.fault("beta/mlx5_0 down")
         job.wait_elsewhere("beta/mlx5_0")
