@@ -10,6 +10,10 @@ namespace {
 
 constexpr double kForeverS = 1e6;
 
+// The first question waits only this long, so that a job that ends quietly is known to have been
+// there: only a process that never answered is an error.
+constexpr double kFirstS = 0.05;
+
 }  // namespace
 
 Follower::Follower(Handle handle, int64_t after, std::optional<double> timeout_s)
@@ -20,8 +24,10 @@ Follower::Follower(Handle handle, int64_t after, std::optional<double> timeout_s
 std::optional<admin::Event> Follower::Next() {
   while (ready_.empty()) {
     admin::EventList list;
+    const double whole_s = timeout_s_.value_or(kForeverS);
+    const bool first = !heard_ && whole_s > kFirstS;
     try {
-      list = handle_.Events(after_, admin::kEventsDefault, timeout_s_.value_or(kForeverS));
+      list = handle_.Events(after_, admin::kEventsDefault, first ? kFirstS : whole_s);
     } catch (py::error_already_set& error) {
       // A process that has ended has no more events; one that was never there is an error.
       const py::object stale = py::module_::import("railhop.errors").attr("StaleSocketError");
@@ -31,7 +37,7 @@ std::optional<admin::Event> Follower::Next() {
     }
     heard_ = true;
     gone_ += list.gone;
-    if (list.events.empty() && timeout_s_) return std::nullopt;
+    if (list.events.empty() && timeout_s_ && !first) return std::nullopt;
     for (admin::Event& event : list.events) {
       after_ = static_cast<int64_t>(event.serial);
       ready_.push_back(std::move(event));
