@@ -1153,7 +1153,7 @@ def processes(job: str | None = None, *, timeout_s: float = 1.0) -> list[FoundPr
     Those that do not answer are among them, with the reason in `problem`.
 
     Args:
-      job: only those of this job; these all answer.
+      job: only those of this job, and those that do not answer in time: their job is not known.
       timeout_s: for each of them to say who it is.
 
     Example:

@@ -32,8 +32,14 @@ std::vector<Found> Processes(const OptionalText& job, double timeout_s) {
   std::vector<admin::FoundProcess> all;
   {
     const py::gil_scoped_release release;
-    all = job ? admin::FindJob(*job, timeout_ns) : admin::FindProcesses(timeout_ns);
+    all = admin::FindProcesses(timeout_ns);
   }
+  // One that does not answer in time may be of this job.
+  std::erase_if(all, [&job](const admin::FoundProcess& one) {
+    if (!job) return false;
+    if (one.process.ok()) return one.process->job != *job;
+    return one.process.failure().code != admin::ErrorCode::kTimeout;
+  });
   std::vector<Found> found;
   for (admin::FoundProcess& one : all) {
     Found next{.pid = one.socket.pid, .uid = one.socket.uid, .path = one.socket.path};
@@ -380,7 +386,7 @@ Example:
 Those that do not answer are among them, with the reason in `problem`.
 
 Args:
-  job: only those of this job; these all answer.
+  job: only those of this job, and those that do not answer in time: their job is not known.
   timeout_s: for each of them to say who it is.
 
 Example:

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from railhop.cli.common import CliError, console, examples, json_option, print_json
-from railhop.cli.select import choose_some, process_options
+from railhop.cli.select import choose_all, choose_some, process_options
 
 
 def _row(option: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -38,11 +38,11 @@ def COMMAND(  # noqa: N802
     as_json: bool,
 ) -> None:
     """Options in force in the jobs on this node, with the source of each."""
-    chosen = choose_some(pid, job, path)
     if setting is not None:
         name, equals, value = setting.partition("=")
         if not equals:
             raise CliError(f"--set '{setting}': write NAME=VALUE")
+        chosen = choose_all(pid, job, path)
         made = [(one.pid, one.api.set_option(name, value).to_dict()) for one in chosen]
         if as_json:
             print_json([{"pid": number, **option} for number, option in made])
@@ -51,7 +51,7 @@ def COMMAND(  # noqa: N802
             print(f"{number}: {option['name']}={option['value']} ({option['source']})")
         return
     found = []
-    for one in chosen:
+    for one in choose_some(pid, job, path):
         options = [option.to_dict() for option in one.api.config()]
         kept = [x for x in options if not changed or x["source"] != "default"]
         found.append((one, kept))

@@ -8,7 +8,7 @@ import click
 
 from railhop.cli.act import act
 from railhop.cli.common import examples, json_option
-from railhop.cli.select import Chosen, choose_some, process_options
+from railhop.cli.select import Chosen, choose_all, process_options
 
 
 @click.command(
@@ -36,4 +36,4 @@ def COMMAND(  # noqa: N802
     def undo(process: Chosen) -> Any:
         return process.api.release(target)
 
-    act(choose_some(pid, job, path), do, undo, as_json=as_json)
+    act(choose_all(pid, job, path), do, undo, as_json=as_json)

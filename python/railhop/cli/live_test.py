@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import railhop
 from railhop.drills.job import Job
 from railhop.drills.streams import Streams
 from railhop.drills.world import World
@@ -133,6 +135,41 @@ def test_events_are_followed_until_the_job_ends(job: Job) -> None:
     kinds = {one["kind"] for one in entries}
     assert {"episode_begun", "episode_recovered"} <= kinds
     assert len({one["process"] for one in entries}) == 2
+
+
+def test_a_stopped_process_is_named_and_stops_commands(job: Job) -> None:
+    known = pids(job)
+    os.kill(int(known["beta"]), signal.SIGSTOP)
+    try:
+        line = f"process {known['beta']} does not answer"
+        assert line in run("hold", "mlx5_0", status=2)
+        assert line in run("status", "--check", status=1)
+        (silent,) = [one for one in railhop.processes(job="any", timeout_s=0.5) if one.problem]
+        assert str(silent.pid) == known["beta"]
+    finally:
+        os.kill(int(known["beta"]), signal.SIGCONT)
+    assert not ports(known["alpha"])["mlx5_0:1"]["held_by_command"]
+    run("status", "--check")
+
+
+def test_an_api_follows_a_quiet_job_to_its_end(job: Job) -> None:
+    (process,) = job.processes("alpha")
+    seen: list[Any] = []
+    errors: list[Exception] = []
+
+    def follow() -> None:
+        try:
+            seen.extend(process.follow(after=1_000_000))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    job.wait_bytes(2_000_000)
+    job.finish()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert (seen, errors) == ([], [])
 
 
 def test_processes_that_are_not_there_are_named(job: Job) -> None:

@@ -12,9 +12,10 @@ _HEAD = """# The command line
 
 <!-- Made by `bazel run //python/railhop/cli:make_reference` from click's help. -->
 
-`pip install railhop` brings it. `--json` gives one line of JSON on standard output; colours and
-progress bars are for terminals, and `NO_COLOR` is heard. Completion: `railhop completion bash`,
-`zsh` or `fish`.
+The wheel brings it: `tools/build`, then `pip install dist/railhop-*-cp311-*.whl` (your Python's,
+cp39 to cp313). `--json` gives one line of JSON on standard output; colours and progress
+bars are for terminals, and `NO_COLOR` is heard. Completion: `railhop completion bash`, `zsh` or
+`fish`.
 
 | exit status | meaning |
 | --- | --- |
@@ -23,6 +24,10 @@ progress bars are for terminals, and `NO_COLOR` is heard. Completion: `railhop c
 | 2 | bad input: one line on standard error names it and what to do; nothing has changed |
 | 126, 127 | `run`, `netperf`, `fabric`: the program cannot be run, was not found |
 | 130 | interrupted |
+
+A process that does not answer in time, such as a stopped one, is named. `status --check` is then
+not ok, nor is it with no process at all; `failover`, `failback`, `hold`, `release` and
+`config --set` change nothing anywhere, with status 2: `--pid` picks a process that answers.
 
 `run`, `netperf` and `fabric start` become the program that they start: status and signals are its
 own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any, Optional, TypeVar
 
@@ -17,6 +18,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # What a call on a process that has ended meanwhile raises: its socket is dead, or gone.
 ENDED = (railhop.StaleSocketError, railhop.NotFoundError)
+
+# One that did not say who it is gets this long more: the machine may be busy.
+_AGAIN_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +40,41 @@ def attach(**words: Any) -> Chosen:
     return Chosen(info.pid, info.job, info.host, api)
 
 
-def processes() -> tuple[list[Chosen], list[str]]:
-    """All of this node that answer; and why others do not."""
-    found, problems = [], []
+@dataclasses.dataclass
+class Seen:
+    """What is on this node: processes that answer, and a line for each that does not.
+
+    hung: there, but without an answer in time (stopped, say); others: ended, of another user.
+    """
+
+    here: list[Chosen] = dataclasses.field(default_factory=list)
+    hung: list[str] = dataclasses.field(default_factory=list)
+    others: list[str] = dataclasses.field(default_factory=list)
+
+
+def silent(pid: int, error: object) -> str:
+    """The line of a process that does not answer in time."""
+    return f"process {pid} does not answer: {error}"
+
+
+def processes() -> Seen:
+    """All of this node."""
+    seen = Seen()
     for one in railhop.processes():
-        if one.info is None:
-            problems.append(one.problem)
+        if one.info is not None:
+            # It may end between the two.
+            with contextlib.suppress(*ENDED):
+                seen.here.append(Chosen(one.pid, one.info.job, one.info.host, one.attach()))
             continue
-        # It may end between the two.
-        with contextlib.suppress(*ENDED):
-            found.append(Chosen(one.pid, one.info.job, one.info.host, one.attach()))
-    return found, problems
+        try:
+            info = one.attach(timeout_s=_AGAIN_S).info()
+        except railhop.NoAnswerError as error:
+            seen.hung.append(silent(one.pid, error))
+        except railhop.Error:
+            seen.others.append(one.problem)
+        else:
+            seen.here.append(Chosen(one.pid, info.job, info.host, one.attach()))
+    return seen
 
 
 def process_options(function: _Function) -> _Function:
@@ -60,19 +88,20 @@ def process_options(function: _Function) -> _Function:
     return function
 
 
-def _all(job: Optional[str]) -> list[Chosen]:
-    here, _ = processes()
+def _all(job: Optional[str]) -> Seen:
+    seen = processes()
     if job is None:
-        return here
-    of_job = [one for one in here if one.job == job]
-    if not of_job:
-        jobs = sorted({one.job for one in here if one.job})
+        return seen
+    of_job = [one for one in seen.here if one.job == job]
+    # Whose job a process is that does not answer is not known: it may be this one's.
+    if not of_job and not seen.hung:
+        jobs = sorted({one.job for one in seen.here if one.job})
         there = f"jobs here: {', '.join(jobs)}" if jobs else "no job runs here"
         raise CliError(f"no job '{job}' with Railhop on this node ({there})")
-    return of_job
+    return dataclasses.replace(seen, here=of_job)
 
 
-def choose(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[Chosen]:
+def choose(pid: Optional[int], job: Optional[str], path: Optional[str]) -> Seen:
     """The processes that are meant; may be none if nothing was said.
 
     Errors: railhop.Error for one that is named and not there; CliError for two choices at once.
@@ -80,18 +109,36 @@ def choose(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[
     if sum(one is not None for one in (pid, job, path)) > 1:
         raise CliError("--pid, --job and --socket exclude each other; give one of them")
     if pid is not None:
-        return [attach(pid=pid)]
+        return Seen([attach(pid=pid)])
     if path is not None:
-        return [attach(path=path)]
+        return Seen([attach(path=path)])
     return _all(job)
 
 
+def choose_all(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[Chosen]:
+    """As choose, for what changes something: CliError if there is none, or one does not answer."""
+    seen = choose(pid, job, path)
+    if seen.hung:
+        more = f" (and {len(seen.hung) - 1} more)" if len(seen.hung) > 1 else ""
+        raise CliError(
+            f"{seen.hung[0]}{more}; nothing has changed; --pid picks one process that answers"
+        )
+    return _some(seen)
+
+
 def choose_some(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[Chosen]:
-    """As choose; CliError if there is none."""
-    found = choose(pid, job, path)
-    if found:
-        return found
-    _, problems = processes()
+    """As choose, for what only looks: CliError if there is none; the silent are told."""
+    seen = choose(pid, job, path)
+    found = _some(seen)
+    for line in seen.hung:
+        print(f"railhop: {line}", file=sys.stderr)
+    return found
+
+
+def _some(seen: Seen) -> list[Chosen]:
+    if seen.here:
+        return seen.here
+    problems = seen.hung + seen.others
     if problems:
         raise CliError(
             f"no process with Railhop answers on this node; {len(problems)} cannot be asked: "

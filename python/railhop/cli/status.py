@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, Optional
 
 import click
 from rich.console import Group, RenderableType
+from rich.text import Text
 
+import railhop
 from railhop.cli import view
-from railhop.cli.common import BAD, GOOD, console, examples, print_json
-from railhop.cli.select import ENDED, choose, process_options
+from railhop.cli.common import BAD, GOOD, CliError, console, examples, print_json
+from railhop.cli.select import ENDED, choose, process_options, silent
 
 _NOBODY = (
     "No process with Railhop runs on this node. Start one with 'railhop run -- CMD', or see "
@@ -18,27 +21,37 @@ _NOBODY = (
 )
 
 
-def _healths(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[dict[str, Any]]:
-    """Of all; one that has just ended is left out unless it was named."""
+def _healths(
+    pid: Optional[int], job: Optional[str], path: Optional[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Of all, and a line for each that does not answer.
+
+    One that has just ended is left out unless it was named.
+    """
     named = pid is not None or path is not None
-    found = []
-    for process in choose(pid, job, path):
+    seen = choose(pid, job, path)
+    found, hung = [], list(seen.hung)
+    for process in seen.here:
         try:
             found.append(process.api.health().to_dict())
         except ENDED:
             if named:
                 raise
-    return found
+        except railhop.NoAnswerError as error:
+            hung.append(silent(process.pid, error))
+    return found, hung
 
 
-def _picture(healths: list[dict[str, Any]]) -> RenderableType:
-    if not healths:
+def _picture(healths: list[dict[str, Any]], hung: list[str]) -> RenderableType:
+    if not healths and not hung:
         return _NOBODY
-    return Group(*(part for health in healths for part in view.parts(health)))
+    parts = [part for health in healths for part in view.parts(health)]
+    return Group(*parts, *(Text(line, style="red") for line in hung))
 
 
-def _good(healths: list[dict[str, Any]]) -> bool:
-    return all(str(one["verdict"]) == "ok" for one in healths)
+def _good(healths: list[dict[str, Any]], hung: list[str]) -> bool:
+    # That nobody is there is not good either: a job that is to be watched has died or never came.
+    return bool(healths) and not hung and all(str(one["verdict"]) == "ok" for one in healths)
 
 
 @click.command(
@@ -51,7 +64,9 @@ def _good(healths: list[dict[str, Any]]) -> bool:
     ),
 )
 @click.option("--once", is_flag=True, help="Show it once and end.")
-@click.option("--check", is_flag=True, help="As --once; status 1 unless everything is ok.")
+@click.option(
+    "--check", is_flag=True, help="As --once; status 1 unless a process is there and all is ok."
+)
 @click.option("--interval", type=click.FloatRange(0.1, 60), default=1.0, help="Seconds (1).")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON, once.")
 @process_options
@@ -67,22 +82,32 @@ def COMMAND(  # noqa: N802
 ) -> int:
     """Ports, paths, connections and the last episodes of the jobs on this node.
 
-    On a terminal it goes on until Ctrl-C; elsewhere it shows them once.
+    On a terminal it goes on until Ctrl-C; elsewhere it shows them once. A process that does not
+    answer in time, such as a stopped one, is named. With --check the status is 1 as well if one
+    does not answer, or if no process with Railhop is there.
     """
-    healths = _healths(pid, job, path)
+    try:
+        healths, hung = _healths(pid, job, path)
+    except railhop.NoAnswerError as error:
+        if check:
+            raise CliError(str(error), BAD) from None
+        raise
     out = console()
     if as_json:
         print_json(healths)
+        for line in hung or ([_NOBODY] if check and not healths else []):
+            print(f"railhop: {line}", file=sys.stderr)
     elif once or check or not out.is_terminal:
-        out.print(_picture(healths))
+        # One line each, however narrow it is.
+        out.print(_picture(healths, hung), soft_wrap=True)
     else:
         from rich.live import Live  # noqa: PLC0415
 
-        with Live(_picture(healths), console=out, screen=True, auto_refresh=False) as live:
+        with Live(_picture(healths, hung), console=out, screen=True, auto_refresh=False) as live:
             try:
                 while True:
                     time.sleep(interval)
-                    live.update(_picture(_healths(pid, job, path)), refresh=True)
+                    live.update(_picture(*_healths(pid, job, path)), refresh=True)
             except KeyboardInterrupt:
                 return GOOD
-    return GOOD if not check or _good(healths) else BAD
+    return GOOD if not check or _good(healths, hung) else BAD
