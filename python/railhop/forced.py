@@ -20,11 +20,17 @@ from types import TracebackType
 from typing import Any, Optional
 
 import railhop
+from railhop import errors as railhop_errors
 from railhop.errors import Error, InvalidError, NoAnswerError, NotFoundError
 
 __all__ = ["drill"]
 
 _POLL_S = 0.02
+# Errors of a call that has changed nothing.
+_NOTHING_DONE = (
+    InvalidError, NotFoundError, railhop_errors.NotAllowedError, railhop_errors.NotLoadedError,
+    railhop_errors.RefusedError, railhop_errors.StaleSocketError,
+)  # fmt: skip
 _LEAVING = ("draining", "recovering")
 
 
@@ -32,7 +38,8 @@ _LEAVING = ("draining", "recovering")
 class _Entered:
     """One use of a drill that is under way."""
 
-    done: list[Any] = dataclasses.field(default_factory=list)
+    # Each with the ports of the target that somebody held before: they stay held.
+    done: list[tuple[Any, set[str]]] = dataclasses.field(default_factory=list)
 
 
 def _ended(api: Any) -> bool:
@@ -49,8 +56,8 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
     """Takes a device, port or connection out of use for the time of a block or of a function.
 
     Acts on this process (the plugin that NCCL has loaded), or on another one of this node, or on
-    all of a job's. Leaving brings the traffic back. May be used again and again, also nested for
-    different devices, and by several threads.
+    all of a job's. Leaving brings the traffic back, but not to what was held before. May be used
+    again and again, also nested for different devices, and by several threads.
 
     Attributes:
       outcomes: of entering, a railhop.Outcome for each process; empty before.
@@ -121,10 +128,15 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
         outcomes = []
         try:
             for api in self._apis():
-                outcomes.append(api.force_failover(self._target, mode=self._mode))
-                entered.done.append(api)
+                # First, so that a call that is cut short is undone: it may have been done.
+                entered.done.append((api, self._held(api)))
+                try:
+                    outcomes.append(api.force_failover(self._target, mode=self._mode))
+                except _NOTHING_DONE:
+                    entered.done.pop()
+                    raise
             if self._wait_s > 0:
-                self._wait(entered.done)
+                self._wait([api for api, _ in entered.done])
         except BaseException:
             self._give_back(entered.done, hide=True)
             raise
@@ -144,6 +156,24 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
     def _concerns(self, port: str) -> bool:
         return port == self._target or port.split(":", maxsplit=1)[0] == self._target
 
+    def _held(self, api: Any) -> set[str]:
+        """The target's ports that are out of service by command."""
+        ports = api.health().ports
+        return {one.name for one in ports if one.held_by_command and self._concerns(one.name)}
+
+    def _back(self, api: Any, before: set[str]) -> None:
+        """Gives one process's ports back, but for those that were held before."""
+        if self._target.startswith("connection:"):
+            api.fail_back(self._target)
+            return
+        targets = [self._target]
+        if before:
+            names = [one.name for one in api.health().ports if self._concerns(one.name)]
+            targets = [name for name in names if name not in before]
+        for target in targets:
+            api.release(target)
+            api.fail_back(target)
+
     def _left(self, api: Any) -> bool:
         """Whether no traffic is left on the target and nothing is on the move."""
         health = api.health()
@@ -162,13 +192,11 @@ class drill(contextlib.ContextDecorator):  # noqa: N801  it is used as a verb
                     )
                 time.sleep(_POLL_S)
 
-    def _give_back(self, apis: list[Any], *, hide: bool) -> None:
+    def _give_back(self, done: list[tuple[Any, set[str]]], *, hide: bool) -> None:
         first: Optional[Error] = None
-        for api in reversed(apis):
+        for api, before in reversed(done):
             try:
-                if not self._target.startswith("connection:"):
-                    api.release(self._target)
-                api.fail_back(self._target)
+                self._back(api, before)
             except Error as error:
                 # With a process that has ended what was held has ended too.
                 if not _ended(api):

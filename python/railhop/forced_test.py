@@ -17,6 +17,7 @@ class FakeApi:
     def __init__(self, *, refuses: bool = False, looks: int = 2) -> None:
         self.said: list[tuple[str, ...]] = []
         self.refuses, self.looks = refuses, looks
+        self.held: set[str] = set()
 
     def force_failover(self, target: str, mode: str = "drain") -> str:
         if self.refuses:
@@ -29,8 +30,11 @@ class FakeApi:
         lanes = 4 if self.looks >= 0 else 0
         ports = [
             types.SimpleNamespace(name="mlx5_0:1", lanes=lanes),
+            types.SimpleNamespace(name="mlx5_0:2", lanes=0),
             types.SimpleNamespace(name="mlx5_1:1", lanes=4),
         ]
+        for one in ports:
+            one.held_by_command = one.name in self.held
         return types.SimpleNamespace(ports=ports, connections=[])
 
     def release(self, target: str) -> None:
@@ -90,6 +94,31 @@ def test_a_refusal_undoes_the_processes_before(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(railhop, "processes", lambda job: [], raising=False)
     with pytest.raises(railhop.NotFoundError, match="no process of job 'a'"):
         drill(device="mlx5_0", job="a").__enter__()
+
+
+def test_what_an_operator_held_before_stays_held() -> None:
+    api = FakeApi()
+    api.held = {"mlx5_0:1"}
+    with drill(device="mlx5_0", process=api):
+        pass
+    assert api.said[1:] == [("release", "mlx5_0:2"), ("failback", "mlx5_0:2")]
+    api.held = {"mlx5_0:1", "mlx5_0:2", "mlx5_1:1"}
+    with drill(device="mlx5_0", process=api):
+        del api.said[:]
+    assert api.said == []
+
+
+def test_a_call_without_an_answer_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+
+    def late(target: str, mode: str = "drain") -> None:
+        api.said.append(("failover", target, mode))
+        raise railhop.NoAnswerError("no answer")
+
+    monkeypatch.setattr(api, "force_failover", late)
+    with pytest.raises(railhop.NoAnswerError):
+        drill(device="mlx5_0", process=api).__enter__()
+    assert api.said[1:] == BACK
 
 
 def test_traffic_that_stays_is_an_error_after_a_while() -> None:
