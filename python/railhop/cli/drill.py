@@ -100,8 +100,11 @@ def _show(result: Result) -> None:
         rows.append(("wrong bytes", f"{verdict.wrong_bytes} in {result.messages or 0:,} messages"))
     if verdict.gap_ms is not None:
         usual = verdict.gap_before_ms
-        more = f" (without a fault {milliseconds(usual)})" if usual is not None else ""
-        rows.append(("longest gap", f"{milliseconds(verdict.gap_ms)}{more}"))
+        more = [f"without a fault {milliseconds(usual)}"] if usual is not None else []
+        if verdict.gap_ms_max:
+            more.append(f"allowed {milliseconds(verdict.gap_ms_max)}")
+        told = f" ({', '.join(more)})" if more else ""
+        rows.append(("longest gap", f"{milliseconds(verdict.gap_ms)}{told}"))
     rows.append(("bandwidth before", _rate(verdict.before_gb_per_s)))
     rows.append(("during", _rate(verdict.during_gb_per_s)))
     rows.append(("after", _rate(verdict.after_gb_per_s)))

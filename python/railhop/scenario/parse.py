@@ -24,6 +24,8 @@ from railhop.scenario.step import COMMANDS, Expectation, Scenario, ScenarioError
 AT_S_DEFAULT = 3.0
 # How long a drill goes on after its last step, unless `lasts` says.
 TAIL_S = 4.0
+# The longest gap that is still good, unless `gap` says: as most named scenarios have it.
+GAP_MS_DEFAULT = 2000.0
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|min|h)")
@@ -42,7 +44,7 @@ class _Word:
 class _Draft:
     about: str = ""
     lasts_s: float = 0.0
-    gap_ms: float = 0.0
+    gap_ms: float = GAP_MS_DEFAULT
     survives: bool = True
     fails_back: Optional[bool] = None
     steps: list[Step] = dataclasses.field(default_factory=list)
@@ -140,7 +142,9 @@ def _command(statement: _Statement, at_s: float) -> list[Step]:
             f"{'now or drain, ' if verb.text == 'failover' else ''}at TIME, for TIME)",
         )
     steps = [Step(at_s, verb.text, host, target, mode, for_s, statement.place)]
-    undo = {"failover": "failback", "hold": "release"}.get(verb.text)
+    undo = {"failover": "release", "hold": "release"}.get(verb.text)
+    if undo and target.startswith("connection:"):
+        undo = "failback"  # a connection is not held
     if for_s is not None:
         if undo is None:
             raise statement.error(verb, f"'{verb.text}' cannot have 'for': nothing undoes it")

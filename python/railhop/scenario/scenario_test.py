@@ -43,7 +43,8 @@ def test_steps_are_in_order_of_time_and_the_end_is_behind_the_last() -> None:
 def test_a_command_for_a_time_is_undone() -> None:
     first, second = parse("failover nic0 now at 2s for 3s").steps
     assert (first.verb, first.words, first.at_s) == ("failover", "now", 2.0)
-    assert (second.verb, second.target, second.at_s) == ("failback", "nic0", 5.0)
+    assert (second.verb, second.target, second.at_s) == ("release", "nic0", 5.0)
+    assert parse("failover connection:1f for 3s").steps[1].verb == "failback"
     first, second = parse("hold nic0:1 at 2s for 1s").steps
     assert (first.verb, second.verb, second.target) == ("hold", "release", "nic0:1")
 
@@ -52,6 +53,8 @@ def test_settings_say_what_is_expected() -> None:
     scenario = parse("about One; two.\nlasts 20s\ngap 1500ms\nexpect no-failback death\nnic0 down")
     assert (scenario.about, scenario.lasts_s) == ("One; two.", 20.0)
     assert scenario.expect.gap_ms_max == 1500.0
+    assert parse("nic0 down").expect.gap_ms_max == 2000.0
+    assert parse("nic0 down; gap 0s").expect.gap_ms_max == 0
     assert scenario.expect.fails_back is False
     assert scenario.expect.survives is False
 
