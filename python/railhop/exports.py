@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional
 
 from railhop import paths
+from railhop.errors import NotFoundError
 
 if TYPE_CHECKING:
     from railhop.testing.fabric import Fabric
@@ -41,7 +42,8 @@ def environment(
       base: the variables that are set already; this process's own if not given.
 
     Raises:
-      NotFoundError: The package's files are not there.
+      NotFoundError: The package's files are not there, or no fabric of that name; the text lists
+        those that run.
 
     Example:
         >>> for name, value in sorted(railhop.environment(base={}).items()):
@@ -58,7 +60,10 @@ def environment(
             # Compiled, and of no use without a fabric.
             from railhop.testing.fabric import Fabric  # noqa: PLC0415
 
-            fabric = Fabric.attach(fabric)
+            try:
+                fabric = Fabric.attach(fabric)
+            except (RuntimeError, ValueError) as error:
+                raise NotFoundError(" ".join(str(error).split())) from None
         variables.update(fabric.environment(host))
         folders.append(str(paths.fabric_dir()))
     variables[_LIBRARY_PATH] = _before(folders, base.get(_LIBRARY_PATH, ""))

@@ -187,9 +187,14 @@ def railhop_fabric(request: pytest.FixtureRequest) -> Iterator[Fabric]:
     Of the topology that the marker railhop_topology names, else of --railhop-topology.
     """
     from railhop import paths  # noqa: PLC0415
+    from railhop.errors import InvalidError  # noqa: PLC0415
     from railhop.testing.fabric import Fabric  # noqa: PLC0415
 
-    with Fabric(_topology(request), library_dir=paths.fabric_dir()) as fabric:
+    try:
+        made = Fabric(_topology(request), library_dir=paths.fabric_dir())
+    except (RuntimeError, ValueError) as error:
+        raise InvalidError(" ".join(str(error).split())) from None
+    with made as fabric:
         yield fabric
 
 

@@ -103,6 +103,19 @@ def test_a_fabric_of_the_marked_topology(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=2)
 
 
+def test_a_wrong_topology_is_an_error_of_railhop(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.railhop_topology("nosuch")
+        def test_it(railhop_fabric):
+            pass
+    """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*railhop.errors.InvalidError: *nosuch*"])
+
+
 def test_a_job_survives_a_lost_nic_and_is_ended(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import os

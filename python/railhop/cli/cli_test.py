@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 import railhop
 from railhop.cli import select
+from railhop.cli.common import CliError, need_nics
 from railhop.cli.fakes import FakeProcess
 from railhop.cli.main import COMMANDS, main
 from railhop.report import samples
@@ -34,7 +35,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
         raise railhop.NotFoundError(f"process {pid} does not run Railhop")
 
     monkeypatch.setattr(select, "attach", attach)
-    monkeypatch.setattr(select, "processes", lambda: ([chosen(one) for one in here], []))
+    monkeypatch.setattr(select, "processes", lambda: select.Seen([chosen(one) for one in here]))
     return here
 
 
@@ -111,6 +112,14 @@ def test_env_quotes_for_each_shell(capsys: Capture, monkeypatch: pytest.MonkeyPa
     assert good_json(capsys, "env", "--json")["LD_LIBRARY_PATH"].endswith(":/a b/it's")
 
 
+def test_env_names_the_fabrics_that_run(capsys: Capture) -> None:
+    said = bad(capsys, "env", "--fabric", "nosuch")
+    assert "nosuch" in said
+    assert "has no fabric of that name; running: " in said
+    with pytest.raises(railhop.NotFoundError, match="nosuch"):
+        railhop.environment(fabric="nosuch")
+
+
 def test_run_says_what_is_wrong(capsys: Capture) -> None:
     assert "missing argument" in bad(capsys, "run")
     assert "--host is about a fabric" in bad(capsys, "run", "--host", "beta", "--", "true")
@@ -148,6 +157,10 @@ def test_without_jobs_status_is_empty_and_commands_say_why(
     jobs.clear()
     assert "No process with Railhop" in good(capsys, "status")
     assert good_json(capsys, "status", "--json") == []
+    assert main(["status", "--check"]) == 1
+    said = capsys.readouterr()
+    assert (said.out.count("\n"), said.err) == (1, "")
+    assert "No process with Railhop" in said.out
     for words in (["failover", "mlx5_0"], ["events"], ["stats"], ["config"], ["failback"]):
         assert "no process with Railhop runs on this node; start" in bad(capsys, *words)
 
@@ -155,9 +168,50 @@ def test_without_jobs_status_is_empty_and_commands_say_why(
 def test_processes_that_cannot_be_asked_are_told(
     capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(select, "processes", lambda: ([], ["process 9 is of another user"]))
+    monkeypatch.setattr(
+        select, "processes", lambda: select.Seen(others=["process 9 is of another user"])
+    )
     said = bad(capsys, "stats")
     assert "1 cannot be asked: process 9 is of another user" in said
+
+
+def test_a_process_that_does_not_answer_is_named_and_stops_commands(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Found:
+        def __init__(self, one: FakeProcess, error: Optional[Exception]) -> None:
+            self.pid, self.error, self.one = one.pid, error, one
+            self.info = None if error else one
+            self.problem = str(error or "")
+
+        def attach(self, timeout_s: float = 0) -> FakeProcess:
+            if self.error:
+                raise self.error
+            return self.one
+
+    found = [
+        Found(jobs[0], None),
+        Found(jobs[1], railhop.NoAnswerError("102.sock: no answer within the time given")),
+        Found(FakeProcess(103), railhop.StaleSocketError("103.sock: nobody listens there")),
+    ]
+    monkeypatch.undo()
+    monkeypatch.setattr(railhop, "processes", lambda: found, raising=False)
+    line = "process 102 does not answer: 102.sock: no answer"
+    for words in (["failover", "mlx5_0"], ["hold", "mlx5_0", "--job", "a"], ["release", "mlx5_0"],
+                  ["config", "--set", "RAILHOP_HOLD_DOWN=2s"]):  # fmt: skip
+        said = bad(capsys, *words)
+        assert line in said
+        assert "nothing has changed" in said
+    assert jobs[0].said == []
+    assert line in good(capsys, "status", "--job", "a")
+    assert main(["status", "--check"]) == 1
+    said = capsys.readouterr().out
+    assert line in said
+    assert "103" not in said
+    assert main(["status", "--check", "--json"]) == 1
+    assert line in capsys.readouterr().err
+    assert main(["stats"]) == 0
+    assert line in capsys.readouterr().err
 
 
 def test_the_wrong_process_is_named(capsys: Capture, jobs: list[FakeProcess]) -> None:
@@ -261,3 +315,10 @@ def test_a_report_is_written_and_a_damaged_journal_is_one_line(
     assert "journal.jsonl:19: no JSON" in bad(capsys, "report", str(damaged), "-o", str(page))
     assert "No such file" in bad(capsys, "report", "nowhere", "-o", str(page))
     assert not page.exists()
+
+
+def test_netperf_without_a_nic_says_what_a_drill_says(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CliError, match=r"no fabric and no NIC: .* say --fabric two-hosts-4nic to"):
+        need_nics("measure", tmp_path)
+    (tmp_path / "mlx5_0").mkdir()
+    need_nics("measure", tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -65,6 +66,20 @@ def topology_option(help_text: str, *, name: str = "--fabric") -> Callable[[_Fun
     return click.option(
         name, "topology", metavar="TOPOLOGY", shell_complete=complete_topologies, help=help_text
     )
+
+
+def need_nics(what: str, folder: pathlib.Path = pathlib.Path("/sys/class/infiniband")) -> None:
+    """Errors: CliError if this machine has no RDMA device.
+
+    Args:
+      what: what is to be done with them, for the text.
+      folder: where the kernel lists them.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise CliError(
+            "no fabric and no NIC: this machine has no RDMA device; say --fabric two-hosts-4nic "
+            f"to {what} on software NICs ('railhop fabric topology' lists more)"
+        )
 
 
 def words_in(text: str) -> str:

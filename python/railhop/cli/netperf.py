@@ -8,7 +8,7 @@ from typing import Optional
 import click
 
 from railhop import paths
-from railhop.cli.common import examples, topology_option
+from railhop.cli.common import examples, need_nics, topology_option
 from railhop.cli.launch import become
 
 
@@ -31,7 +31,12 @@ def COMMAND(topology: Optional[str], options: tuple[str, ...]) -> None:  # noqa:
     --plugin it is this package's. Its `--json` prints one JSON object a line.
     """
     words = [one for one in options if one != "--"]
-    if not any(one == "--plugin" or one.startswith("--plugin=") for one in words):
+    helps = any(one in ("--help", "-h") for one in words)
+    # Another plugin may need no RDMA device; a process on a fabric has those of the fabric.
+    ours = not any(one == "--plugin" or one.startswith("--plugin=") for one in words)
+    if ours and not helps and not topology and "RAILHOP_FABRIC" not in os.environ:
+        need_nics("measure")
+    if ours:
         words = ["--plugin", str(paths.plugin_path()), *words]
     words = [str(paths.netperf_path()), *words]
     if topology:
