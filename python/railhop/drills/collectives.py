@@ -38,7 +38,7 @@ class Collectives(Command):
         if kind not in KINDS:
             raise DrillError(f"no collective '{kind}' (allowed: {', '.join(KINDS)})")
         if importlib.util.find_spec("numpy") is None:
-            raise DrillError("collectives need NumPy: pip install 'railhop[torch]', or numpy alone")
+            raise DrillError("collectives need NumPy: pip install numpy")
         words = [sys.executable, "-m", "railhop.drills.collective_rank", kind, str(size_bytes)]
         super().__init__(
             [*words, str(seconds)],
