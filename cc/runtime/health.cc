@@ -170,7 +170,8 @@ void CountLanes(const DriverSnapshot& driver, int physical, admin::Port* port) {
 std::vector<admin::Port> MakePorts(const HealthInput& input) {
   std::vector<admin::Port> ports;
   const std::set<int> replaced = Replaced(input.transport.ports);
-  if (!input.driver.has_value()) {
+  // The driver knows none before its thread's first step.
+  if (!input.driver.has_value() || input.driver->ports.empty()) {
     for (const PhysicalDevice* device : input.transport.ports) {
       admin::Port port = DescribePort(*device);
       const auto facts = input.facts.find(device->id);
