@@ -83,6 +83,7 @@ class Border {
   }
 
   void Closed() {
+    if (runtime::IsForkedCopy()) return;
     absl::MutexLock lock(&mutex_);
     if (open_comms_ > 0 && --open_comms_ == 0 && legacy_held_) {
       legacy_held_ = false;
@@ -100,6 +101,8 @@ class Border {
   }
 
   Result Finalize(void* context) {
+    // What it would end is the parent's.
+    if (runtime::IsForkedCopy()) return nccl::kSuccess;
     absl::MutexLock lock(&mutex_);
     auto* known = static_cast<CommunicatorContext*>(context);
     if (contexts_.erase(known) == 0) return nccl::kInternalError;

@@ -78,6 +78,8 @@ void StopTransport(Devices devices) {
   fake.kept_devices = devices == Devices::kKeep;
 }
 bool TransportRuns() { return plugin::TheFake().running(); }
+
+bool IsForkedCopy() { return false; }
 bool Transport::IsRunning() { return plugin::TheFake().running(); }
 
 int Transport::DeviceCount() { return Called("devices").device_count; }

@@ -146,7 +146,13 @@ AdminDesk& AdminDesk::OfThisProcess() {
   return *desk;
 }
 
+bool AdminDesk::IsForkedCopy() const {
+  const pid_t owner = owner_;
+  return owner != 0 && owner != getpid();
+}
+
 void AdminDesk::Open(Setting setting) {
+  owner_ = getpid();
   {
     absl::MutexLock lock(&open_mutex_);
     open_ = true;
@@ -164,6 +170,7 @@ void AdminDesk::Open(Setting setting) {
 }
 
 void AdminDesk::Close() {
+  if (IsForkedCopy()) return;
   {
     absl::MutexLock lock(&open_mutex_);
     open_ = false;
@@ -234,6 +241,7 @@ std::shared_ptr<const HealthInput> AdminDesk::Input() {
 }
 
 admin::Response AdminDesk::Answer(const admin::Request& request) {
+  if (IsForkedCopy()) return NotStarted();
   absl::ReaderMutexLock lock(&open_mutex_);
   if (!open_) return NotStarted();
   return std::visit(
@@ -281,7 +289,7 @@ admin::Response AdminDesk::Answer(const admin::Request& request) {
 
 admin::Response AdminDesk::AnswerWaiting(const admin::Request& request) {
   const auto* const events = std::get_if<admin::GetEvents>(&request);
-  if (events == nullptr || events->wait_ns <= 0) return Answer(request);
+  if (events == nullptr || events->wait_ns <= 0 || IsForkedCopy()) return Answer(request);
   const absl::Time deadline =
       absl::Now() + absl::Nanoseconds(std::min(events->wait_ns, admin::kWaitNsMax));
   BeginWaiting();

@@ -7,6 +7,8 @@
 #ifndef RAILHOP_CC_RUNTIME_ADMIN_DESK_H_
 #define RAILHOP_CC_RUNTIME_ADMIN_DESK_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -42,7 +44,8 @@ class AdminDesk {
   // for events are told so.
   void Close() ABSL_LOCKS_EXCLUDED(open_mutex_);
 
-  // At once: GetEvents gives what there is.
+  // At once: GetEvents gives what there is. In a child that was forked: kNotLoaded, without a lock;
+  // Close does nothing there.
   admin::Response Answer(const admin::Request& request) ABSL_LOCKS_EXCLUDED(open_mutex_);
   // The same, but GetEvents waits for its first event in this thread.
   admin::Response AnswerWaiting(const admin::Request& request) ABSL_LOCKS_EXCLUDED(open_mutex_);
@@ -74,6 +77,10 @@ class AdminDesk {
   // Called by the journal.
   void News();
 
+  // A copy of the desk in a child: its locks may be held by threads that it does not have.
+  bool IsForkedCopy() const;
+
+  std::atomic<pid_t> owner_ = 0;  // that opened it last
   // Held for reading while a request is answered.
   absl::Mutex open_mutex_;
   bool open_ ABSL_GUARDED_BY(open_mutex_) = false;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "cc/admin/client.h"
@@ -182,6 +183,33 @@ TEST_F(AdminServiceTest, ForkedChild_DoesNotAnswerForItsParent) {
   close(pipes[1]);
   waitpid(child, nullptr, 0);
   unlink(kept.c_str());
+}
+
+TEST_F(AdminServiceTest, ForkedChild_EndsWithoutWaiting) {
+  Start();
+  std::atomic<bool> asks = true;
+  // Locks are held at most moments.
+  std::thread asking([&asks] {
+    while (asks) AdminDesk::OfThisProcess().Answer(admin::GetConfig());
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      const admin::Response response = AdminDesk::OfThisProcess().Answer(admin::GetProcess());
+      const auto* const failure = std::get_if<admin::Failure>(&response);
+      const bool refused = failure != nullptr && failure->code == admin::ErrorCode::kNotLoaded;
+      AdminDesk::OfThisProcess().Close();
+      service_.reset();
+      _exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  asks = false;
+  asking.join();
+  EXPECT_TRUE(Connected()->GetProcess().ok());
 }
 
 TEST_F(AdminServiceTest, NotStarted_SaysSo) {

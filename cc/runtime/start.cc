@@ -1,7 +1,9 @@
 #include "cc/runtime/start.h"
 
 #include <link.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -83,15 +85,24 @@ config::LoadedOptions LoadAndReport(std::vector<std::string>* notes, std::string
 class Process {
  public:
   absl::Status Start() ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (IsForkedCopy()) {
+      return absl::FailedPreconditionError(
+          "this process was forked from one in which Railhop runs: start it anew (spawn)");
+    }
     absl::MutexLock lock(&mutex_);
     if (references_ == 0) RAILHOP_RETURN_IF_ERROR(StartFirst());
     ++references_;
+    owner_ = getpid();
     return absl::OkStatus();
   }
 
   void Stop(Devices devices) ABSL_LOCKS_EXCLUDED(mutex_) {
+    // The threads that would have to end are not in the child, and nobody there lets go of the
+    // locks that they held.
+    if (IsForkedCopy()) return;
     absl::MutexLock lock(&mutex_);
     if (references_ == 0 || --references_ > 0) return;
+    owner_ = 0;
     admin_.reset();
     AdminDesk::OfThisProcess().Close();
     Transport::Release();
@@ -105,8 +116,14 @@ class Process {
   }
 
   bool Runs() ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (IsForkedCopy()) return false;
     absl::MutexLock lock(&mutex_);
     return references_ > 0;
+  }
+
+  bool IsForkedCopy() const {
+    const pid_t owner = owner_;
+    return owner != 0 && owner != getpid();
   }
 
  private:
@@ -192,6 +209,7 @@ class Process {
     }
   }
 
+  std::atomic<pid_t> owner_ = 0;  // in which it runs; 0 = in none
   absl::Mutex mutex_;
   int references_ ABSL_GUARDED_BY(mutex_) = 0;
   bool described_ ABSL_GUARDED_BY(mutex_) = false;
@@ -214,5 +232,7 @@ absl::Status StartTransport() { return TheProcess().Start(); }
 void StopTransport(Devices devices) { TheProcess().Stop(devices); }
 
 bool TransportRuns() { return TheProcess().Runs(); }
+
+bool IsForkedCopy() { return TheProcess().IsForkedCopy(); }
 
 }  // namespace railhop::runtime

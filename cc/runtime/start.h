@@ -13,7 +13,7 @@ namespace railhop::runtime {
 // starts the transport. Says at INFO which options and devices are in force, and at WARN what is
 // wrong with them. Thread-safe. Errors: FailedPrecondition (a setting forbids it), NotFound (no
 // verbs library), Unavailable (no device, no interface), InvalidArgument (settings that contradict
-// each other), Internal.
+// each other), Internal. In a forked copy: FailedPrecondition.
 absl::Status StartTransport();
 
 // What becomes of the devices when the last reference goes.
@@ -22,11 +22,17 @@ enum class Devices {
   kKeep,   // their numbers stay good: NCCL before API v11 remembers them
 };
 
-// Drops a reference. The last one ends all threads. More stops than starts are ignored.
+// Drops a reference. The last one ends all threads. More stops than starts are ignored,
+// and so are those in a forked copy.
 void StopTransport(Devices devices);
 
 // Whether the transport runs.
 bool TransportRuns();
+
+// Whether this process was forked from one while the transport ran there. It has none of the
+// threads, and its locks may be held for ever: nothing of the transport is to be touched. Takes no
+// lock.
+bool IsForkedCopy();
 
 }  // namespace railhop::runtime
 
