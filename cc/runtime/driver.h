@@ -126,7 +126,8 @@ class Driver {
   // Work under way completes on the ports, then they carry nothing until Release. A connection
   // leaves the ports that it is on, for others, until FailBack, or until no other is left.
   absl::StatusOr<Touched> Drain(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Drain, but as a fault: lanes are fenced at once.
+  // As Drain, but as a fault: lanes are fenced at once. At a receiving end that knows of no other
+  // path that works: as Drain.
   absl::StatusOr<Touched> ForceFailover(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
   // As Drain, of ports only.
   absl::StatusOr<Touched> Hold(const Target& target) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -291,6 +292,10 @@ class Driver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Link*> SenderOf(engine::ConnectionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WouldStrand(const Link& link, const std::set<int>& ports) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether this end knows of a path that works over none of these ports; the sender chooses such
+  // ones only.
+  bool IsProved(const Link& link, const std::set<int>& without) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // To the journal; the driver's thread carries it on.
   void Commanded(int physical, engine::EndId end, engine::Cause cause, const char* what)

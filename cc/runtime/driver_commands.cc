@@ -24,6 +24,16 @@ bool IsOn(const Link& link, const std::set<int>& ports) {
   });
 }
 
+LaneIds LanesOn(const Link& link, const std::set<int>& ports) {
+  LaneIds lanes;
+  for (const auto& [id, lane] : link.lanes) {
+    if (lane.state < LinkLane::State::kSuspect && ports.contains(lane.path.local)) {
+      engine::AddLane(&lanes, id);
+    }
+  }
+  return lanes;
+}
+
 }  // namespace
 
 absl::Status Driver::WouldStrand(const Link& link, const std::set<int>& ports) const {
@@ -94,6 +104,8 @@ absl::StatusOr<Driver::Touched> Driver::Leave(const Target& target, const LeaveH
   const absl::Status known = CheckPorts(target.ports);
   if (!known.ok()) return known;
   Touched touched = {.ports = {target.ports.begin(), target.ports.end()}};
+  std::vector<EndId> proved;
+  std::vector<EndId> unproved;
   for (const auto& [id, link] : links_) {
     if (link->over || link->closing) continue;
     const bool is_on = IsOn(*link, touched.ports);
@@ -101,15 +113,34 @@ absl::StatusOr<Driver::Touched> Driver::Leave(const Target& target, const LeaveH
     // One that is on its way from a port that was taken out before may need these as well; one that
     // has no path as it is loses none.
     if (!stranded.ok() && (is_on || WouldStrand(*link, {}).ok())) return stranded;
-    if (is_on) ++touched.connections;
+    if (is_on) {
+      ++touched.connections;
+      (IsProved(*link, touched.ports) ? proved : unproved).push_back(id);
+    }
   }
+  // A receiving end does not know whether the others work: fenced at once, a connection may have
+  // none for ever, as nobody would go back to these. So it goes in order: the other end, which is
+  // told, moves to what it has proved, and the old lanes carry until then.
+  const bool in_order = how.at_once && !unproved.empty();
   for (const int physical : touched.ports) {
     LocalPort* const port = FindPort(physical);
     Commanded(physical, {}, how.cause, how.word);
-    ApplyPort(port, port->health.Step({.kind = how.event}), how.cause);
-    if (how.at_once) SuspectLocal(physical, how.cause);
+    ApplyPort(port, port->health.Step({.kind = in_order ? PortEvent::Kind::kDrain : how.event}),
+              how.cause);
+    if (how.at_once && !in_order) SuspectLocal(physical, how.cause);
+  }
+  if (in_order) {
+    for (const EndId& id : proved) {
+      if (Link* const link = FindLink(id)) {
+        SuspectLanes(link, LanesOn(*link, touched.ports), how.cause);
+      }
+    }
   }
   return touched;
+}
+
+bool Driver::IsProved(const Link& link, const std::set<int>& without) const {
+  return link.is_sender() || !engine::ChooseRoute(WishOf(link, without)).empty();
 }
 
 absl::StatusOr<Driver::Touched> Driver::MoveAway(engine::ConnectionId id, const LeaveHow& how) {
