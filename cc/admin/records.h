@@ -225,7 +225,7 @@ struct Connection {
   uint32_t outstanding = 0;  // work requests that are posted and not completed
   int64_t hindered_ns = 0;   // for so long it has not moved; 0 = it moves
   uint64_t episodes = 0;     // that it was touched by
-  std::string reason;        // of the end, in kEnded
+  std::string reason;        // of the end, in kEnded; in kNoPath: ports held by command
   friend bool operator==(const Connection&, const Connection&) = default;
 };
 

@@ -424,6 +424,7 @@ admin::Response AdminDesk::Command(const std::string& target, bool may_be_all, c
   outcome.connections = static_cast<uint32_t>(touched->connections);
   outcome.text = absl::StrCat(target.empty() ? "all" : target, ": ", done, ", ",
                               outcome.connections, " connection(s)");
+  if (!touched->note.empty()) absl::StrAppend(&outcome.text, "; ", touched->note);
   RAILHOP_LOG(kInfo, "command: %s", outcome.text.c_str());
   return outcome;
 }

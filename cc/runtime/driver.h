@@ -118,6 +118,7 @@ class Driver {
   struct Touched {
     std::set<int> ports;
     int connections = 0;
+    std::string note = {};  // what a person should know besides; "" = nothing
   };
   // Commands. Errors: NotFound (no such port or connection), FailedPrecondition (it would leave a
   // connection without any path: the message names it; or the connection's other end has to be
@@ -292,6 +293,16 @@ class Driver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Link*> SenderOf(engine::ConnectionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WouldStrand(const Link& link, const std::set<int>& ports) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ports that a command has taken out of service.
+  std::set<int> Commandeered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // "a:1, b:1".
+  std::string PortNames(const std::set<int>& ports) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // "" for none.
+  std::string HeldText(const std::set<int>& held) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether to take these out of service as well leaves the connection no port at all that might
+  // be mended.
+  bool LeavesNone(const Link& link, const std::set<int>& ports) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether this end knows of a path that works over none of these ports; the sender chooses such
   // ones only.

@@ -3,6 +3,7 @@
 // A command is checked whole before anything is done: after a refusal nothing has changed.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,13 +57,42 @@ absl::Status Driver::WouldStrand(const Link& link, const std::set<int>& ports) c
     }
   }
   if (!engine::ChooseRoute(wish).empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      PortNames(ports), ports.size() == 1 ? " is" : " are", " the last path of the connection ",
+      link.info.label, ": not taken out of service"));
+}
+
+std::string Driver::PortNames(const std::set<int>& ports) const {
   std::string names;
   for (const int physical : ports) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", PortName(physical));
   }
-  return absl::FailedPreconditionError(absl::StrCat(names, ports.size() == 1 ? " is" : " are",
-                                                    " the last path of the connection ",
-                                                    link.info.label, ": not taken out of service"));
+  return names;
+}
+
+std::set<int> Driver::Commandeered() const {
+  std::set<int> taken;
+  for (const auto& [physical, port] : ports_) {
+    if (port.health.command() != engine::PortState::kActive) taken.insert(physical);
+  }
+  return taken;
+}
+
+std::string Driver::HeldText(const std::set<int>& held) const {
+  if (held.empty()) return "";
+  return absl::StrCat(PortNames(held), held.size() == 1 ? " is" : " are",
+                      " held by command: release ", held.size() == 1 ? "it" : "them");
+}
+
+bool Driver::LeavesNone(const Link& link, const std::set<int>& ports) const {
+  const std::set<int> taken = Commandeered();
+  const bool takes = !std::includes(taken.begin(), taken.end(), ports.begin(), ports.end());
+  const bool is_ethernet = link.info.parts[0]->is_ethernet;
+  return takes && std::none_of(ports_.begin(), ports_.end(), [&](const auto& entry) {
+           const auto& [physical, port] = entry;
+           return port.device->is_ethernet == is_ethernet && Renewed(physical) == physical &&
+                  !taken.contains(physical) && !ports.contains(physical);
+         });
 }
 
 absl::Status Driver::CheckPorts(const std::vector<int>& ports) const {
@@ -111,8 +141,14 @@ absl::StatusOr<Driver::Touched> Driver::Leave(const Target& target, const LeaveH
     const bool is_on = IsOn(*link, touched.ports);
     const absl::Status stranded = WouldStrand(*link, touched.ports);
     // One that is on its way from a port that was taken out before may need these as well; one that
-    // has no path as it is loses none.
+    // has no path as it is loses none, but must be able to find one once a port is mended.
     if (!stranded.ok() && (is_on || WouldStrand(*link, {}).ok())) return stranded;
+    if (!stranded.ok() && LeavesNone(*link, touched.ports)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(PortNames(touched.ports), touched.ports.size() == 1 ? " is" : " are",
+                       " the last that no command has taken out of service, and the connection ",
+                       link->info.label, " has no path: release another first"));
+    }
     if (is_on) {
       ++touched.connections;
       (IsProved(*link, touched.ports) ? proved : unproved).push_back(id);
@@ -225,6 +261,13 @@ absl::StatusOr<Driver::Touched> Driver::FailBack(const Target& target) {
   } else if (all) {
     for (const auto& [physical, port] : ports_) touched.ports.insert(physical);
   }
+  const std::set<int> taken = Commandeered();
+  std::set<int> held;
+  std::set_intersection(taken.begin(), taken.end(), touched.ports.begin(), touched.ports.end(),
+                        std::inserter(held, held.end()));
+  if (!target.ports.empty() && held == touched.ports) {
+    return absl::FailedPreconditionError(HeldText(held));
+  }
   for (const auto& [id, link] : links_) {
     if (target.connection.has_value() && id.connection != *target.connection) continue;
     if (all || target.connection.has_value()) {
@@ -235,6 +278,7 @@ absl::StatusOr<Driver::Touched> Driver::FailBack(const Target& target) {
     ++touched.connections;
     dirty_.insert(id);
   }
+  touched.note = HeldText(held);
   Commanded(all ? -1 : *touched.ports.begin(), {}, Cause::kFailBack, "fail back");
   for (auto& [peer_id, peer] : peers_) {
     for (auto& [path, health] : peer.paths) {

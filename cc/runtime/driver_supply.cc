@@ -359,7 +359,8 @@ void Driver::Reconcile(const std::shared_ptr<Link>& link) {
                             .kind = JournalEntry::Kind::kNoPath,
                             .episode = link->episode,
                             .peer = link->info.peer,
-                            .end = link->info.id});
+                            .end = link->info.id,
+                            .text = HeldText(Commandeered())});
   }
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cc/base/log.h"
 #include "cc/rdma_model/topology_text.h"
 #include "cc/runtime/failover_config.h"
@@ -189,6 +191,42 @@ TEST_F(RulesTest, CloseDuringAnOutage_IsToldAfterIt) {
   RunFor(2 * kSecond);
   ASSERT_EQ(Entries(1, JournalEntry::Kind::kGaveUp).size(), 1u);
   EXPECT_NE(Entries(1, JournalEntry::Kind::kGaveUp)[0].text.find("closed"), std::string::npos);
+  ExpectAllGoOn();
+}
+
+// A receiving end has not tried what it would go to, and that does not work.
+TEST_F(RulesTest, ForcedAtTheReceiver_OthersDoNotWork_GoesOn) {
+  Connect(1, {0}, 1000, 50 * kMs);
+  Fault("a/nic1 blackhole");
+  RunFor(3 * kSecond);
+  ASSERT_TRUE(processes_[1]->driver().ForceFailover({.ports = {0}}).ok());
+  RunFor(5 * kSecond);
+  const uint64_t before = traffic_[0]->recv()->requests();
+  RunFor(10 * kSecond);
+  EXPECT_GT(traffic_[0]->recv()->requests(), before);
+  EXPECT_TRUE(Entries(1, JournalEntry::Kind::kGaveUp).empty());
+  ExpectAllGoOn();
+}
+
+TEST_F(RulesTest, NoPath_LastPortThatMayBeMended_IsNotHeld) {
+  Connect(1, {0}, 1000, 50 * kMs);
+  RunFor(3 * kSecond);
+  runtime::Driver& driver = processes_[0]->driver();
+  ASSERT_TRUE(driver.Hold({.ports = {1}}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(driver.FailBack({.ports = {1}}).status()));
+  Fault("a/nic0 down");
+  RunFor(2 * kSecond);
+  EXPECT_TRUE(absl::IsFailedPrecondition(driver.Hold({.ports = {0}}).status()));
+  const absl::StatusOr<runtime::Driver::Touched> back = driver.FailBack({});
+  ASSERT_TRUE(back.ok());
+  EXPECT_NE(back->note.find("held by command"), std::string::npos);
+  ASSERT_EQ(Entries(0, JournalEntry::Kind::kNoPath).size(), 1u);
+  EXPECT_NE(Entries(0, JournalEntry::Kind::kNoPath)[0].text.find("held"), std::string::npos);
+  Fault("a/nic0 up");
+  RunFor(10 * kSecond);
+  const uint64_t before = traffic_[0]->recv()->requests();
+  RunFor(5 * kSecond);
+  EXPECT_GT(traffic_[0]->recv()->requests(), before);
   ExpectAllGoOn();
 }
 
