@@ -259,9 +259,10 @@ admin::Connection MakeConnection(const DriverSnapshot::Link& link, const HealthI
   connection.episodes = link.episodes;
   connection.reason = link.reason;
   if (connection.state == ConnectionState::kNoPath) {
-    const auto held = std::count_if(
-        input.driver->ports.begin(), input.driver->ports.end(),
-        [](const DriverSnapshot::Port& port) { return port.command != engine::PortState::kActive; });
+    const auto held = std::count_if(input.driver->ports.begin(), input.driver->ports.end(),
+                                    [](const DriverSnapshot::Port& port) {
+                                      return port.command != engine::PortState::kActive;
+                                    });
     if (held > 0) connection.reason = absl::StrCat(held, " port(s) are held by command");
   }
   for (const TransportView::Comm& comm : input.transport.comms) {
