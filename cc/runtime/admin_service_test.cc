@@ -162,15 +162,23 @@ TEST_F(AdminServiceTest, ForkedChild_DoesNotAnswerForItsParent) {
   Start();
   const std::unique_ptr<admin::Client> before = Connected();
   int pipes[2];
+  int started[2];
   ASSERT_EQ(pipe(pipes), 0);
+  ASSERT_EQ(pipe(started), 0);
   const pid_t child = fork();
   if (child == 0) {
     close(pipes[1]);
-    char byte;
-    [[maybe_unused]] const ssize_t n = read(pipes[0], &byte, 1);
+    char byte = 1;
+    [[maybe_unused]] ssize_t n = write(started[1], &byte, 1);
+    n = read(pipes[0], &byte, 1);
     _exit(0);
   }
   close(pipes[0]);
+  // Until the child has left fork, it has the listener as well.
+  char byte;
+  ASSERT_EQ(read(started[0], &byte, 1), 1);
+  close(started[0]);
+  close(started[1]);
   EXPECT_TRUE(before->GetProcess().ok());
   // As if this process were killed: the file stays.
   const std::string kept = folder_ + "/kept";
