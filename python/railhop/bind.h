@@ -235,7 +235,9 @@ struct type_caster_enum_type_enabled<Enum,
 // Out only: arguments are words.
 template <typename Enum>
 struct type_caster<Enum, std::void_t<decltype(railhop::python::WordName<Enum>::kName)>> {
-  static constexpr auto name = railhop::python::WordName<Enum>::kName;
+  // pybind11 wants this name.
+  static constexpr auto name =  // NOLINT(readability-identifier-naming)
+      railhop::python::WordName<Enum>::kName;
   static handle cast(Enum value, return_value_policy, handle) {
     return PyObject_CallFunction(railhop::python::WordClass<Enum>::object, "s",
                                  railhop::admin::Word(value));

@@ -49,7 +49,7 @@ struct Dip {
 class Messenger {
  public:
   // Shorter ones are not kept: the processor may have been busy.
-  static constexpr int64_t kDipMin_ns = 50'000'000;
+  static constexpr int64_t kDipMinNs = 50'000'000;
 
   // `lanes` >= 1 connections for each peer and direction, over the plugin's devices in turn.
   // `kinds` are names of what callers do, for messages: both ends of a message must name the same.

@@ -98,7 +98,7 @@ void Messenger::NoteDip(bool moved) {
   if (still_since_unix_ns_ == 0) return;
   const Dip dip = {still_since_unix_ns_, UnixNs()};
   still_since_unix_ns_ = 0;
-  if (dip.end_unix_ns - dip.begin_unix_ns < kDipMin_ns) return;
+  if (dip.end_unix_ns - dip.begin_unix_ns < kDipMinNs) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (dips_.size() == kKept) dips_.pop_front();
   dips_.push_back(dip);
