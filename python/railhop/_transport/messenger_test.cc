@@ -15,7 +15,7 @@ namespace railhop::transport {
 namespace {
 
 constexpr char kPlugin[] = "cc/netperf/testdata/libnccl-net-loopback.so";
-constexpr double kPatience_s = 60;
+constexpr double kPatienceS = 60;
 
 // Ranks that are connected with each other.
 std::vector<std::unique_ptr<Messenger>> Connected(int size, int lanes) {
@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<Messenger>> Connected(int size, int lanes) {
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       EXPECT_TRUE(ranks[static_cast<size_t>(rank)]->Connect(handles[static_cast<size_t>(rank)],
-                                                            kPatience_s));
+                                                            kPatienceS));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -61,8 +61,8 @@ TEST(Messenger, MessagesOfAllSizes_ComeWhole) {
     std::vector<uint8_t> received(size);
     const auto send = ranks[0]->Send(1, 0, 5, sent.data(), size);
     const auto receive = ranks[1]->Receive(0, 0, 5, received.data(), size);
-    ASSERT_TRUE(ranks[1]->Wait(*receive, kPatience_s)) << size;
-    ASSERT_TRUE(ranks[0]->Wait(*send, kPatience_s)) << size;
+    ASSERT_TRUE(ranks[1]->Wait(*receive, kPatienceS)) << size;
+    ASSERT_TRUE(ranks[0]->Wait(*send, kPatienceS)) << size;
     EXPECT_EQ(sent, received) << size;
     EXPECT_EQ(receive->source, 0);
   }
@@ -80,10 +80,10 @@ TEST(Messenger, SendsBeforeTheirReceives_InAnyOrderOfTags) {
   for (uint8_t tag = 6; tag-- > 0;) {
     std::vector<uint8_t> received(sent[tag].size());
     const auto receive = ranks[1]->Receive(-1, 0, tag, received.data(), received.size());
-    ASSERT_TRUE(ranks[1]->Wait(*receive, kPatience_s)) << int{tag};
+    ASSERT_TRUE(ranks[1]->Wait(*receive, kPatienceS)) << int{tag};
     EXPECT_EQ(received, sent[tag]);
   }
-  for (const auto& send : sends) EXPECT_TRUE(ranks[0]->Wait(*send, kPatience_s));
+  for (const auto& send : sends) EXPECT_TRUE(ranks[0]->Wait(*send, kPatienceS));
   CloseAll(&ranks);
 }
 
@@ -97,8 +97,8 @@ TEST(Messenger, SameTagTwice_MatchesInOrder) {
   std::vector<uint8_t> b(second.size());
   const auto receive_a = ranks[1]->Receive(0, 0, 9, a.data(), a.size());
   const auto receive_b = ranks[1]->Receive(0, 0, 9, b.data(), b.size());
-  EXPECT_TRUE(ranks[1]->Wait(*receive_b, kPatience_s));
-  EXPECT_TRUE(ranks[1]->Wait(*receive_a, kPatience_s));
+  EXPECT_TRUE(ranks[1]->Wait(*receive_b, kPatienceS));
+  EXPECT_TRUE(ranks[1]->Wait(*receive_a, kPatienceS));
   EXPECT_EQ(a, first);
   EXPECT_EQ(b, second);
   CloseAll(&ranks);
@@ -121,7 +121,7 @@ TEST(Messenger, EverybodyWithEverybody_AtOnce) {
     }
   }
   for (const auto& [rank, operation] : all) {
-    EXPECT_TRUE(ranks[static_cast<size_t>(rank)]->Wait(*operation, kPatience_s));
+    EXPECT_TRUE(ranks[static_cast<size_t>(rank)]->Wait(*operation, kPatienceS));
   }
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
@@ -134,7 +134,7 @@ TEST(Messenger, EverybodyWithEverybody_AtOnce) {
 
 std::string ProblemOf(Messenger& messenger, const Operation& operation, FailureKind* kind) {
   try {
-    if (!messenger.Wait(operation, kPatience_s)) return "not done";
+    if (!messenger.Wait(operation, kPatienceS)) return "not done";
   } catch (const Failure& failure) {
     *kind = failure.kind();
     return failure.what();
@@ -154,7 +154,7 @@ TEST(Messenger, DifferentCalls_AreNamed) {
   EXPECT_NE(problem.find("rank 0 sent 40 bytes in talk, where rank 1 expects 80 in sing"),
             std::string::npos)
       << problem;
-  EXPECT_TRUE(ranks[0]->Wait(*send, kPatience_s));
+  EXPECT_TRUE(ranks[0]->Wait(*send, kPatienceS));
   CloseAll(&ranks);
 }
 
@@ -180,9 +180,9 @@ TEST(Messenger, WaitThatIsTooShort_GivesFalse_AndCancelFreesTheMemory) {
   const std::vector<uint8_t> sent = Bytes(80, 1);
   const auto send = ranks[0]->Send(1, 0, 1, sent.data(), sent.size());
   const auto again = ranks[1]->Receive(0, 0, 1, received.data(), received.size());
-  EXPECT_TRUE(ranks[1]->Wait(*again, kPatience_s));
+  EXPECT_TRUE(ranks[1]->Wait(*again, kPatienceS));
   EXPECT_EQ(received, sent);
-  EXPECT_TRUE(ranks[0]->Wait(*send, kPatience_s));
+  EXPECT_TRUE(ranks[0]->Wait(*send, kPatienceS));
   CloseAll(&ranks);
 }
 
@@ -223,8 +223,8 @@ TEST(Messenger, LanesShareTheBytes) {
   std::vector<uint8_t> received(sent.size());
   const auto send = ranks[0]->Send(1, 0, 1, sent.data(), sent.size());
   const auto receive = ranks[1]->Receive(0, 0, 1, received.data(), received.size());
-  EXPECT_TRUE(ranks[1]->Wait(*receive, kPatience_s));
-  EXPECT_TRUE(ranks[0]->Wait(*send, kPatience_s));
+  EXPECT_TRUE(ranks[1]->Wait(*receive, kPatienceS));
+  EXPECT_TRUE(ranks[0]->Wait(*send, kPatienceS));
   CloseAll(&ranks);
   uint64_t total = 0;
   for (const LaneReport& lane : ranks[0]->Report()) {
