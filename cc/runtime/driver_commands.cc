@@ -88,11 +88,13 @@ bool Driver::LeavesNone(const Link& link, const std::set<int>& ports) const {
   const std::set<int> taken = Commandeered();
   const bool takes = !std::includes(taken.begin(), taken.end(), ports.begin(), ports.end());
   const bool is_ethernet = link.info.parts[0]->is_ethernet;
-  return takes && std::none_of(ports_.begin(), ports_.end(), [&](const auto& entry) {
-           const auto& [physical, port] = entry;
-           return port.device->is_ethernet == is_ethernet && Renewed(physical) == physical &&
-                  !taken.contains(physical) && !ports.contains(physical);
-         });
+  return takes && std::none_of(ports_.begin(), ports_.end(),
+                               [&](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                 const auto& [physical, port] = entry;
+                                 return port.device->is_ethernet == is_ethernet &&
+                                        Renewed(physical) == physical &&
+                                        !taken.contains(physical) && !ports.contains(physical);
+                               });
 }
 
 absl::Status Driver::CheckPorts(const std::vector<int>& ports) const {
