@@ -107,8 +107,9 @@ def test_loss_is_equal_through_a_failover_forced_from_python(kind: str) -> None:
     assert said["forced"]["connections"] != 0, shown
     assert said["released"]["ports"] == ["mlx5_0:1"], shown
     moved = [json.loads(line)["device_bytes"] for line in text.splitlines()]
-    # Step 8 has the command in it; release comes with step 18.
-    assert all(one["mlx5_0:1"] > 0 for one in moved[:8]), text
+    # Step 8 has the command in it; release comes with step 18. The plugin tells its bytes several
+    # times a second: a short step may show none, and a later one those of both.
+    assert sum(one["mlx5_0:1"] for one in moved[:8]) > 0, text
     left = sum(one["mlx5_0:1"] for one in moved[10:18])
     others = sum(one["mlx5_1:1"] for one in moved[10:18])
     assert left < others / 10, text
