@@ -63,7 +63,7 @@ def test_it_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     said = email.message_from_string(_info(wheel, "METADATA"))
     assert said["Name"] == "railhop"
     assert said["License"] == "Apache-2.0"
-    assert said.get_all("Provides-Extra") == ["torch"]
+    assert said.get_all("Provides-Extra") == ["torch", "telemetry"]
     always = [one for one in said.get_all("Requires-Dist", []) if "extra ==" not in one]
     assert sorted(one.split(">")[0] for one in always) == ["click", "rich"]
     assert _info(wheel, "licenses/LICENSE") == pathlib.Path("LICENSE").read_text(encoding="utf-8")
