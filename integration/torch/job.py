@@ -22,8 +22,8 @@ from typing import Any, Optional
 import railhop
 from railhop.testing.fabric import Fabric
 
-_PLUGIN = pathlib.Path(os.environ["RAILHOP_TEST_PLUGIN"]).resolve()
-_LIBRARY_DIR = pathlib.Path(os.environ["RAILHOP_TEST_LIBRARY"]).resolve().parent
+# Where ranks find the package, and the modules of this folder and of tools/dev.
+PYTHON_PATH = os.pathsep.join([str(pathlib.Path(railhop.__file__).parents[1]), os.getcwd()])
 
 # Far more than anything here takes, for machines that are busy.
 PATIENCE_S = 240.0
@@ -87,17 +87,18 @@ class TorchJob:
         """
         self._folder = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self._folder.name)
-        self.fabric = Fabric(f"testdata/topologies/{topology}.topology", library_dir=_LIBRARY_DIR)
+        library = pathlib.Path(os.environ["RAILHOP_TEST_LIBRARY"]).resolve()
+        self.fabric = Fabric(f"testdata/topologies/{topology}.topology", library_dir=library.parent)
         for words in faults:
             self.fabric.fault(words)
-        package = pathlib.Path(railhop.__file__).parents[1]
+        plugin = pathlib.Path(os.environ["RAILHOP_TEST_PLUGIN"]).resolve()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RAILHOP_"))}
         common = {
             **kept,
             **OPTIONS,
-            "NCCL_NET_PLUGIN": str(_PLUGIN),
+            "NCCL_NET_PLUGIN": str(plugin),
             "RAILHOP_ADMIN_DIR": str(self.folder),
-            "PYTHONPATH": str(package),
+            "PYTHONPATH": PYTHON_PATH,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "WORLD_SIZE": str(size),

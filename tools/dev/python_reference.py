@@ -35,14 +35,14 @@ _START = ("environment",)
 _SECTION = re.compile(r"^(Args|Raises|Example|Attributes|Returns):$")
 
 
-def _doc(value: object) -> str:
+def doc_of(value: object) -> str:
     """A docstring without the signature that pybind11 puts before it."""
     doc = inspect.cleandoc(getattr(value, "__doc__", None) or "")
     first, _, rest = doc.partition("\n")
     return rest.strip() if " -> " in first and "(" in first else doc
 
 
-def _markdown(doc: str) -> Iterator[str]:
+def markdown(doc: str) -> Iterator[str]:
     """A docstring's text; its lists as lists, its examples as code."""
     section = ""
     for line in doc.splitlines():
@@ -88,14 +88,15 @@ def _signature(name: str, value: Callable[..., object]) -> str:
     return name + said.replace("(self, ", "(").replace("(self)", "()")
 
 
-def _call(name: str, value: Callable[..., object], level: str = "###") -> Iterator[str]:
+def call_entry(name: str, value: Callable[..., object], level: str = "###") -> Iterator[str]:
+    """What the page says of a call or of a class that users make."""
     yield f"{level} `{_signature(name, value)}`"
     yield ""
-    doc = _doc(value)
+    doc = doc_of(value)
     if inspect.isclass(value):
         init = inspect.cleandoc(value.__init__.__doc__ or "").partition("\n\n")[2]
         doc = doc.replace("\n\nExample:", f"\n\n{init}\n\nExample:") if init else doc
-    yield from _markdown(doc)
+    yield from markdown(doc)
     yield ""
 
 
@@ -107,7 +108,7 @@ def _record(name: str, one: type) -> Iterator[str]:
     """A class of results: its fields as a table, then its calls."""
     yield f"### `{name}`"
     yield ""
-    yield from _markdown(_doc(one))
+    yield from markdown(doc_of(one))
     yield ""
     fields = _fields(one)
     if fields:
@@ -116,19 +117,19 @@ def _record(name: str, one: type) -> Iterator[str]:
     for field, value in fields:
         said = value.fget.__doc__ or ""
         kind = native_stub.signature("", said.strip(), "railhop._native").split(" -> ")[-1]
-        yield f"| `{field}` | `{kind}` | {_doc(value)} |".replace(" | None`", " or None`")
+        yield f"| `{field}` | `{kind}` | {doc_of(value)} |".replace(" | None`", " or None`")
     yield ""
     for method, value in vars(one).items():
         if not method.startswith("_") and callable(value) and not isinstance(value, property):
             if method == "to_dict":
                 continue
-            yield from _call(f"{name}.{method}", value, "####")
+            yield from call_entry(f"{name}.{method}", value, "####")
 
 
 def _word(name: str, one: type[enum.Enum]) -> Iterator[str]:
     yield f"### `{name}`"
     yield ""
-    yield from _markdown(_doc(one))
+    yield from markdown(doc_of(one))
     yield ""
     yield "Words: " + ", ".join(f"`{member.value}`" for member in one) + "."
     yield ""
@@ -150,7 +151,7 @@ def page() -> str:
         for name in names:
             value = getattr(railhop, name)
             is_result = inspect.isclass(value) and bool(_fields(value))
-            yield from _record(name, value) if is_result else _call(name, value)
+            yield from _record(name, value) if is_result else call_entry(name, value)
 
     words = _named(lambda one: inspect.isclass(one) and issubclass(one, enum.Enum))
     errors = _named(lambda one: inspect.isclass(one) and issubclass(one, railhop.Error))
@@ -163,10 +164,10 @@ def page() -> str:
     section("Other processes of this node", calls(_FINDING))
     section("Starting a job", calls(_START))
     parts.append("### `railhop.paths`\n")
-    parts.extend(_markdown(_doc(railhop.paths)))
+    parts.extend(markdown(doc_of(railhop.paths)))
     parts.append("")
     for name in railhop.paths.__all__:
-        parts.extend(_call(f"paths.{name}", getattr(railhop.paths, name), "####"))
+        parts.extend(call_entry(f"paths.{name}", getattr(railhop.paths, name), "####"))
     parts.append("## Results\n")
     parts.append(
         "Each has `to_dict()`: all of it as plain values, which `json` can write, and a `repr`\n"
@@ -185,7 +186,7 @@ def _error(name: str) -> Iterator[str]:
     bases = ", ".join(base.__name__ for base in one.__bases__)
     yield f"### `{name}({bases})`"
     yield ""
-    yield from _markdown(textwrap.dedent(_doc(one)))
+    yield from markdown(textwrap.dedent(doc_of(one)))
     yield ""
 
 

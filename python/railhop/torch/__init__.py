@@ -1,14 +1,16 @@
 """Railhop for PyTorch, 2.1 or later: a c10d backend for rehearsals, and a monitor of steps.
 
-    import railhop.torch
-    torch.distributed.init_process_group("railhop")     # CPU tensors over the plugin
+`import railhop` alone never imports torch; importing this registers the backend.
+docs/operating/training.md is the guide.
 
-    with railhop.torch.StepMonitor("steps.jsonl") as monitor:
-        for batch in batches:
-            with monitor.step():
-                train(batch)
-
-`import railhop` alone never imports torch. docs/operating/training.md is the guide.
+Example:
+    >>> import railhop.torch
+    >>> with railhop.torch.StepMonitor("steps.jsonl") as monitor:
+    ...     for batch in torch.ones(3, 100_000):
+    ...         with monitor.step():
+    ...             dist.all_reduce(batch)
+    >>> len(monitor.steps)
+    3
 """
 
 from __future__ import annotations

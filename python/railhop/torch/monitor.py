@@ -26,11 +26,25 @@ __all__ = ["Step", "StepMonitor"]
 
 @dataclasses.dataclass
 class Step:
-    """What a line of the file holds.
+    """One step: what a line of the monitor's file holds.
 
-    communication_ns: how long the backend `railhop` waited for others, 0 with another backend.
-    device_bytes: port ("mlx5_0:1") -> bytes that this process's plugin sent and received there.
-    dips: (begin_unix_ns, end_unix_ns). episodes: those that began or ended in this step.
+    Attributes:
+      number: from 0.
+      begin_unix_ns: wall clock.
+      duration_ns: how long it took.
+      communication_ns: how long backend `railhop` waited for others; 0 with another backend.
+      device_bytes: port ("mlx5_0:1") to bytes that this process's plugin sent and received there.
+      dips: (begin_unix_ns, end_unix_ns) of each time when bytes were under way and none moved;
+        empty with another backend.
+      episodes: those that began or ended in this step, as railhop.Episode.to_dict() has them.
+      values: the user's own, such as the loss.
+
+    Example:
+        >>> with railhop.torch.StepMonitor() as monitor:
+        ...     with monitor.step() as step:
+        ...         step.values["loss"] = 0.5
+        >>> monitor.steps[0].number, monitor.steps[0].values
+        (0, {'loss': 0.5})
     """
 
     number: int
@@ -44,9 +58,21 @@ class Step:
 
     @property
     def dip_ns(self) -> int:
+        """How long all dips of the step lasted.
+
+        Example:
+            >>> railhop.torch.Step(0, 0, 900, dips=[(100, 250), (400, 450)]).dip_ns
+            200
+        """
         return sum(end - begin for begin, end in self.dips)
 
     def to_dict(self) -> dict[str, Any]:
+        """The line of the file: all fields, and dip_ns.
+
+        Example:
+            >>> sorted(railhop.torch.Step(0, 0, 900).to_dict())[:4]
+            ['begin_unix_ns', 'communication_ns', 'device_bytes', 'dip_ns']
+        """
         return {**dataclasses.asdict(self), "dip_ns": self.dip_ns}
 
 
@@ -107,15 +133,24 @@ def _writer(folder: str) -> Any:
 
 
 class StepMonitor:
-    """Writes one line for each step.
+    """Writes one line for each step: its time, dips of communication and failover episodes.
 
-    with StepMonitor("steps.jsonl", tensorboard="runs/1") as monitor:
-        for batch in batches:
-            with monitor.step() as step:
-                step.values["loss"] = train(batch)
+    In a loop of yours `step()` goes around each step; else `hook(optimizer)` finds them. May be
+    used with any backend: with NCCL, bytes and episodes come from the plugin that NCCL has loaded.
 
-    Or, in a loop that is not yours: `monitor.hook(optimizer)` ends a step with each of the
-    optimizer's.
+    Attributes:
+      steps: all so far, the oldest first.
+
+    Example:
+        >>> model = torch.nn.Linear(4, 1)
+        >>> with railhop.torch.StepMonitor("steps.jsonl", tensorboard="runs/1") as monitor:
+        ...     for batch in torch.ones(3, 2, 4):
+        ...         with monitor.step() as step:
+        ...             step.values["loss"] = float(model(batch).sum())
+        >>> [step.number for step in monitor.steps]
+        [0, 1, 2]
+        >>> len(pathlib.Path("steps.jsonl").read_text().splitlines())
+        3
     """
 
     def __init__(
@@ -124,9 +159,15 @@ class StepMonitor:
         *,
         tensorboard: Optional[str] = None,
     ) -> None:
-        """Args:
-        path: file that lines are added to, or an open one; None keeps them in `steps` only.
-        tensorboard: folder for its events; needs the package tensorboard.
+        """Opens what it writes to.
+
+        Args:
+          path: file that lines are added to, or an open one; None keeps them in `steps` only.
+          tensorboard: folder for its events; needs the package tensorboard.
+
+        Raises:
+          OSError: The file cannot be written.
+          RuntimeError: The package tensorboard is not there.
         """
         self.steps: list[Step] = []
         self._network = _Network()
@@ -155,7 +196,12 @@ class StepMonitor:
         self.close()
 
     def close(self) -> None:
-        """May be repeated."""
+        """Ends it: nothing is written any more, and hooks are gone. May be repeated.
+
+        Example:
+            >>> monitor = railhop.torch.StepMonitor("steps.jsonl")
+            >>> monitor.close()
+        """
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -168,7 +214,17 @@ class StepMonitor:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[Step]:
-        """One step; `values` of what it gives is written with it. Written also if it raises."""
+        """Goes around one step; gives the Step, whose `values` are written with it.
+
+        Written also if the step raises.
+
+        Example:
+            >>> monitor = railhop.torch.StepMonitor()
+            >>> with monitor.step():
+            ...     dist.all_reduce(torch.ones(100_000))
+            >>> monitor.steps[0].duration_ns >= monitor.steps[0].communication_ns > 0
+            True
+        """
         step = self._begin()
         start = time.monotonic_ns()
         try:
@@ -178,7 +234,23 @@ class StepMonitor:
             self._end(step)
 
     def hook(self, optimizer: Any) -> None:
-        """Each step of the optimizer ends one of the monitor, and begins the next."""
+        """Each step of the optimizer ends one of the monitor, and begins the next.
+
+        Args:
+          optimizer: a torch.optim.Optimizer.
+
+        Example:
+            >>> model = torch.nn.Linear(4, 1)
+            >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> monitor = railhop.torch.StepMonitor()
+            >>> monitor.hook(optimizer)
+            >>> for batch in torch.ones(3, 2, 4):
+            ...     model(batch).sum().backward()
+            ...     optimizer.step()
+            >>> len(monitor.steps)
+            3
+            >>> monitor.close()
+        """
         step, start = self._begin(), time.monotonic_ns()
 
         def ended(*_: Any) -> None:

@@ -29,12 +29,33 @@ _groups: list[ProcessGroupRailhop] = []
 
 
 def groups() -> list[ProcessGroupRailhop]:
-    """The groups of this process that are open."""
+    """The groups of this process that are open, in the order in which they were made.
+
+    Example:
+        >>> [group.getBackendName() for group in railhop.torch.groups()]
+        ['railhop']
+    """
     return list(_groups)
 
 
 class ProcessGroupRailhop(dist.ProcessGroup):
-    """See the file's comment. What c10d calls, with its arguments."""
+    """A process group of backend `railhop`: CPU tensors over the plugin's own ABI.
+
+    `init_process_group("railhop")` and `new_group(backend="railhop")` make it; torch.distributed
+    calls it. Results are the same to the last bit, with faults and without. For rehearsals: jobs
+    on GPUs use NCCL, which loads Railhop as its plugin.
+
+    Example:
+        >>> ones = torch.ones(3)
+        >>> dist.all_reduce(ones)
+        >>> ones
+        tensor([2., 2., 2.])
+        >>> pair = dist.new_group(backend="railhop")
+        >>> work = dist.broadcast(ones, 0, group=pair, async_op=True)
+        >>> work.wait()
+        True
+        >>> dist.destroy_process_group(pair)
+    """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
@@ -64,11 +85,29 @@ class ProcessGroupRailhop(dist.ProcessGroup):
         return self._desc
 
     def shutdown(self) -> None:
-        """Ends what is under way, says goodbye to the others. May be repeated."""
+        """Ends what is under way, says goodbye to the others. May be repeated.
+
+        `destroy_process_group` calls it, and forgets the group as well.
+
+        Example:
+            >>> other = dist.new_group(backend="railhop")
+            >>> len(railhop.torch.groups())
+            2
+            >>> railhop.torch.groups()[-1].shutdown()
+            >>> len(railhop.torch.groups())
+            1
+        """
         self._end(2.0)
 
     def abort(self) -> None:
-        """The same, and waits for nobody."""
+        """As shutdown, but waits for nobody: what is under way fails.
+
+        Example:
+            >>> other = dist.new_group(backend="railhop")
+            >>> railhop.torch.groups()[-1].abort()
+            >>> len(railhop.torch.groups())
+            1
+        """
         self._end(0.0)
 
     def _end(self, goodbye_s: float) -> None:
@@ -302,6 +341,12 @@ def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Pr
 
 
 def register() -> None:
-    """Makes `init_process_group("railhop")` work. May be repeated."""
+    """Makes `init_process_group("railhop")` work. Importing railhop.torch does it; may be repeated.
+
+    Example:
+        >>> railhop.torch.register()
+        >>> dist.is_backend_available("railhop")
+        True
+    """
     if NAME.upper() not in getattr(dist.Backend, "_plugins", {}):
         dist.Backend.register_backend(NAME, _create, devices=["cpu"])
