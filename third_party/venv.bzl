@@ -6,6 +6,8 @@ paths that get into Bazel's cache are the same in every checkout and change when
 """
 
 def _venv(rctx):
+    # A running server looks again when this file changes.
+    rctx.path(Label("//:requirements.txt"))
     link = rctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv")
     if not link.exists:
         fail(".venv not found: run tools/setup")
