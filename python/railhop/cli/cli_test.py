@@ -135,8 +135,8 @@ def test_status_shows_ports_connections_and_episodes(
 ) -> None:
     out = good(capsys, "status", "--pid", "101")
     for expected in (
-        "101 python train.py", "job a", "mlx5_0:1", "up", "400 Gb/s", "1 healthy", "1 on backup",
-        "node-17", "3 of 9", "port down", "1.9 ms", "524 kB",
+        "process 101 on node-16", "python train.py", "job a", "mlx5_0:1", "up", "400 Gb/s",
+        "1 healthy", "1 on backup", "node-17", "3 of 9", "port down", "1.9 ms", "524 kB",
     ):  # fmt: skip
         assert expected in out, expected
     assert "\x1b[" not in out
@@ -195,7 +195,7 @@ def test_a_process_that_does_not_answer_is_named_and_stops_commands(
         Found(FakeProcess(103), railhop.StaleSocketError("103.sock: nobody listens there")),
     ]
     monkeypatch.undo()
-    monkeypatch.setattr(railhop, "processes", lambda: found, raising=False)
+    monkeypatch.setattr(railhop, "processes", lambda timeout_s=1.0: found, raising=False)
     line = "process 102 does not answer: 102.sock: no answer"
     for words in (["failover", "mlx5_0"], ["hold", "mlx5_0", "--job", "a"], ["release", "mlx5_0"],
                   ["config", "--set", "RAILHOP_HOLD_DOWN=2s"]):  # fmt: skip

@@ -45,6 +45,7 @@ class FakeProcess:
 
     def __init__(self, pid: int, job: str = "", *, refuses: bool = False) -> None:
         self.pid, self.job, self.host = pid, job, "node-16"
+        self.instance = f"{pid:016x}"
         self.said: list[tuple[str, ...]] = []
         self.verdict = "ok"
         self._refuses = refuses
@@ -56,14 +57,15 @@ class FakeProcess:
         return {
             "pid": self.pid, "host": self.host, "job": self.job, "program": "python train.py",
             "version": "0.1", "start_unix_ns": 0, "now_unix_ns": 1_700_000_100_000_000_000,
-            "failover": True, "running": True,
+            "failover": True, "running": True, "instance": self.instance,
         }  # fmt: skip
 
     def health(self) -> Record:
         states = {one: "held" if one in self._held else "up" for one in PORTS}
         connection = {
-            "id": "1f", "direction": "send", "peer_host": "node-17", "peer_instance": "a",
-            "label": "mlx5_0 -> node-17 mlx5_0", "state": "healthy", "epoch": 1,
+            "id": "1f", "direction": "send", "peer_host": "node-17",
+            "peer_instance": "a1b2c3d4e5f60718",
+            "label": "mlx5_0 to node-17", "state": "healthy", "epoch": 1,
             "ports": ["mlx5_0:1"], "home_ports": ["mlx5_0:1"], "lanes": 4, "lanes_backup": 0,
             "bytes": 123_000_000, "messages": 10, "outstanding": 0, "hindered_ns": 0, "episodes": 0,
         }  # fmt: skip
@@ -74,7 +76,8 @@ class FakeProcess:
             ports=[port(one, state) for one, state in states.items()],
             paths=[
                 {"port": "mlx5_1:1", "peer_host": "node-17", "peer_port": "mlx5_1:1",
-                 "state": "failed", "probes_sent": 9, "probes_lost": 3}
+                 "peer_instance": "a1b2c3d4e5f60718", "state": "failed", "probes_sent": 9,
+                 "probes_lost": 3}
             ],
             connections=[connection, {**connection, "id": "20", "state": "on_backup"}],
             episodes=[episode()],

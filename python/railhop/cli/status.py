@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any, Optional
 
 import click
@@ -11,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 import railhop
-from railhop.cli import view
+from railhop.cli import live, view
 from railhop.cli.common import BAD, GOOD, CliError, console, examples, print_json
 from railhop.cli.select import ENDED, choose, process_options, silent
 
@@ -19,6 +18,10 @@ _NOBODY = (
     "No process with Railhop runs on this node. Start one with 'railhop run -- CMD', or see "
     "'railhop env'."
 )
+# Far more than any table takes.
+_WIDTH_MAX = 2000
+# For a process that is only named, to say who it is.
+_INTRODUCTION_S = 0.2
 
 
 def _healths(
@@ -42,11 +45,28 @@ def _healths(
     return found, hung
 
 
-def _picture(healths: list[dict[str, Any]], hung: list[str]) -> RenderableType:
+def _picture(
+    healths: list[dict[str, Any]],
+    hung: list[str],
+    width: Optional[int],
+    here: dict[str, str],
+) -> RenderableType:
+    """Those that need somebody come first. here: instance -> name, of this node's processes."""
     if not healths and not hung:
         return _NOBODY
-    parts = [part for health in healths for part in view.parts(health)]
-    return Group(*parts, *(Text(line, style="red") for line in hung))
+    how = view.View(width, here)
+    every = sorted(healths, key=lambda one: str(one["verdict"]) == "ok")
+    parts = [part for health in every for part in view.parts(health, how)]
+    return Group(*(Text(line, style="red") for line in hung), *parts)
+
+
+def _names(healths: list[dict[str, Any]], chosen: bool) -> dict[str, str]:
+    """Instance -> HOST:PID of this node's processes, whichever were chosen: they may be peers."""
+    if not chosen:
+        every = [health["process"] for health in healths]
+        return {one["instance"]: f"{one['host']}:{one['pid']}" for one in every}
+    found = [one.info for one in railhop.processes(timeout_s=_INTRODUCTION_S)]
+    return {one.instance: f"{one.host}:{one.pid}" for one in found if one is not None}
 
 
 def _good(healths: list[dict[str, Any]], hung: list[str]) -> bool:
@@ -82,9 +102,14 @@ def COMMAND(  # noqa: N802
 ) -> int:
     """Ports, paths, connections and the last episodes of the jobs on this node.
 
-    On a terminal it goes on until Ctrl-C; elsewhere it shows them once. A process that does not
-    answer in time, such as a stopped one, is named. With --check the status is 1 as well if one
-    does not answer, or if no process with Railhop is there.
+    On a terminal it goes on until q or Ctrl-C, with status 0, or until the process that --pid or
+    --socket names has ended, with status 2; arrows, space and b scroll; columns for which it is too
+    narrow are left out. Elsewhere it shows them once. A process that does not answer in time, such
+    as a stopped one, is named. With --check the status is 1 as well if one does not answer, or if
+    no process with Railhop is there.
+
+    A peer is HOST:PID if it runs on this node; else HOST, or HOST/INSTANCE where several processes
+    of that host are peers. "since start": so since the process has begun.
     """
     try:
         healths, hung = _healths(pid, job, path)
@@ -93,21 +118,22 @@ def COMMAND(  # noqa: N802
             raise CliError(str(error), BAD) from None
         raise
     out = console()
+    chosen = any(one is not None for one in (pid, job, path))
     if as_json:
         print_json(healths)
         for line in hung or ([_NOBODY] if check and not healths else []):
             print(f"railhop: {line}", file=sys.stderr)
     elif once or check or not out.is_terminal:
-        # One line each, however narrow it is.
-        out.print(_picture(healths, hung), soft_wrap=True)
+        width = out.width if out.is_terminal else None
+        # One line each, however wide: whoever reads a pipe can cut them himself.
+        out.width = width or _WIDTH_MAX
+        out.print(_picture(healths, hung, width, _names(healths, chosen)), soft_wrap=True)
     else:
-        from rich.live import Live  # noqa: PLC0415
 
-        with Live(_picture(healths, hung), console=out, screen=True, auto_refresh=False) as live:
-            try:
-                while True:
-                    time.sleep(interval)
-                    live.update(_picture(*_healths(pid, job, path)), refresh=True)
-            except KeyboardInterrupt:
-                return GOOD
+        def look() -> live.Draw:
+            seen = _healths(pid, job, path)
+            here = _names(seen[0], chosen)
+            return lambda width: _picture(*seen, width, here)
+
+        live.show(look, out, interval)
     return GOOD if not check or _good(healths, hung) else BAD

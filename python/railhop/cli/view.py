@@ -1,12 +1,19 @@
-"""A process's health as tables."""
+"""A process's health as tables, as wide as there is room.
+
+A column that does not fit is left out whole, the least needed first: half a port's name is worse
+than no speed.
+"""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Optional, Union
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,10 +31,96 @@ _STYLES = {
 _ROWS = 12
 _EPISODES = 6
 _PROGRAM = 70
+# Between two columns.
+_GAP = 2
+# Of an instance, to tell processes of one host apart.
+_DIGITS = 4
+
+_Cell = Union[str, Text]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """rank: the greatest goes first when there is no room; 0 stays."""
+
+    head: str
+    rank: int = 0
+    right: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """How much room there is, and who is who.
+
+    width: columns of the terminal; None for no limit. here: instance -> name, of the processes of
+    this node.
+    """
+
+    width: Optional[int] = None
+    here: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def table(self, columns: Sequence[_Column], rows: Sequence[Sequence[_Cell]]) -> Table:
+        """The rows, in the columns that fit."""
+        widths = [
+            max(cell_len(str(cell)) for cell in (column.head, *(row[index] for row in rows)))
+            for index, column in enumerate(columns)
+        ]
+        kept = list(range(len(columns)))
+        while self.width is not None and sum(widths[i] + _GAP for i in kept) - _GAP > self.width:
+            last = max(kept, key=lambda index: columns[index].rank)
+            if columns[last].rank == 0:
+                break
+            kept.remove(last)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for index in kept:
+            column = columns[index]
+            justify = "right" if column.right else "left"
+            table.add_column(column.head, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for row in rows:
+            table.add_row(*(row[index] for index in kept))
+        return table
+
+
+class _Peers:
+    """What to call the other ends of a process's connections."""
+
+    def __init__(self, health: dict[str, Any], view: View) -> None:
+        self._here = view.here
+        self._on: dict[str, set[str]] = {}
+        for one in [*health["connections"], *health["paths"]]:
+            self._on.setdefault(one["peer_host"], set()).add(str(one["peer_instance"]))
+
+    def name(self, host: str, instance: str) -> str:
+        """HOST:PID on this node; HOST if one of its processes is a peer, else HOST/INSTANCE."""
+        if instance in self._here:
+            return self._here[instance]
+        if len(self._on.get(host, ())) > 1:
+            return f"{host}/{instance[:_DIGITS]}"
+        return host
+
+    def of_host(self, host: str) -> str:
+        """Where the instance is not known: its name if only one can be meant."""
+        instances = self._on.get(host, set())
+        return self.name(host, next(iter(instances))) if len(instances) == 1 else host
+
+
+def _line(*parts: _Cell) -> Text:
+    """One line, cut at the edge."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for part in parts:
+        text.append(part)
+    return text
 
 
 def _word(state: Any) -> Text:
     return Text(words_in(str(state)), style=_STYLES.get(str(state), ""))
+
+
+def _cause(cause: Any) -> str:
+    """A cause for people; nothing for none."""
+    if str(cause) in ("none", "unknown"):
+        return ""
+    return "told by peer" if str(cause) == "peer" else words_in(str(cause))
 
 
 def _since(unix_ns: int, now_unix_ns: int) -> str:
@@ -40,13 +133,6 @@ def _since(unix_ns: int, now_unix_ns: int) -> str:
     return f"{seconds:.0f} s"
 
 
-def _table(*heads: str, right: tuple[str, ...] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", no_wrap=True)
-    return table
-
-
 def short_program(program: str) -> str:
     """A command line without the way to its program, cut."""
     name, blank, rest = program.partition(" ")
@@ -54,88 +140,117 @@ def short_program(program: str) -> str:
     return text if len(text) <= _PROGRAM else text[: _PROGRAM - 3] + "..."
 
 
-def ports(health: dict[str, Any]) -> Table:
+_PORT = (
+    _Column("port"), _Column("state"), _Column("since", 2), _Column("connections", 3, right=True),
+    _Column("lanes", 5, right=True), _Column("of them backup", 6, right=True),
+    _Column("speed", 4, right=True), _Column("why", 1),
+)  # fmt: skip
+
+
+def ports(health: dict[str, Any], view: View) -> Table:
     """A row each."""
     now = health["process"]["now_unix_ns"]
-    right = ("connections", "lanes", "for others", "speed")
-    table = _table("port", "state", "since", "connections", "lanes", "for others", "speed", "why",
-                   right=right)  # fmt: skip
+    rows = []
     for one in health["ports"]:
-        cause = str(one["cause"])
-        why = "" if cause in ("none", "unknown") else words_in(cause)
-        if one["held_by_command"]:
-            why = "by command"
-        table.add_row(
+        why = "by command" if one["held_by_command"] else _cause(one["cause"])
+        rows.append((
             one["name"], _word(one["state"]), _since(one["since_unix_ns"], now),
             str(one["connections"]), str(one["lanes"]), str(one["lanes_backup"]),
             f"{one['speed_mbps'] // 1000} Gb/s", why,
-        )  # fmt: skip
-    return table
+        ))  # fmt: skip
+    return view.table(_PORT, rows)
 
 
-def connections(health: dict[str, Any]) -> list[RenderableType]:
+_CONNECTION = (
+    _Column("connection"), _Column("state"), _Column("now on", 1), _Column("own", 2),
+    _Column("bytes", 3, right=True), _Column("id", 4),
+)  # fmt: skip
+
+
+def connections(health: dict[str, Any], view: View) -> list[RenderableType]:
     """How many are how; a row for each that is not as it should be."""
-    every = health["connections"]
+    every, peers = health["connections"], _Peers(health, view)
     states = collections.Counter(str(one["state"]) for one in every)
-    line = Text(f"{len(every)} connections: " if every else "no connections")
+    line = _line(_many(len(every), "connection") + ": " if every else "no connections")
     for index, (state, count) in enumerate(states.most_common()):
         line.append(", " if index else "")
         line.append(f"{count} {words_in(state)}", style=_STYLES.get(state, ""))
     odd = [one for one in every if str(one["state"]) not in ("healthy", "unprotected")]
     if not odd:
         return [line]
-    table = _table("connection", "", "state", "now on", "own", "bytes", right=("bytes",))
+    rows = []
     for one in odd[:_ROWS]:
-        table.add_row(
-            one["id"], one["label"], _word(one["state"]), " ".join(one["ports"]),
-            " ".join(one["home_ports"]), size(one["bytes"]),
-        )  # fmt: skip
+        peer = peers.name(one["peer_host"], str(one["peer_instance"]))
+        label = one["label"]
+        if one["peer_host"] and label.endswith(one["peer_host"]):
+            label = label.removesuffix(one["peer_host"]) + peer
+        rows.append((
+            label, _word(one["state"]), " ".join(one["ports"]), " ".join(one["home_ports"]),
+            size(one["bytes"]), one["id"],
+        ))  # fmt: skip
     more = [Text(f"and {len(odd) - _ROWS} more", style="dim")] if len(odd) > _ROWS else []
-    return [line, table, *more]
+    return [line, view.table(_CONNECTION, rows), *more]
 
 
-def paths(health: dict[str, Any]) -> list[RenderableType]:
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+_PATH = (
+    _Column("path"), _Column("peer", 1), _Column("state"), _Column("probes lost", 2, right=True),
+)  # fmt: skip
+
+
+def paths(health: dict[str, Any], view: View) -> list[RenderableType]:
     """Those that are not good."""
     odd = [one for one in health["paths"] if str(one["state"]) not in ("good", "unproved")]
+    count = _many(len(health["paths"]), "path")
     if not odd:
-        return [Text(f"{len(health['paths'])} paths, none in doubt")]
-    table = _table("path", "peer", "state", "probes lost", right=("probes lost",))
+        return [_line(f"{count}, none in doubt")]
+    peers = _Peers(health, view)
+    rows = []
     for one in odd[:_ROWS]:
-        peer = f"{one['peer_host']} {one['peer_port']}"
+        peer = peers.name(one["peer_host"], str(one["peer_instance"]))
         lost = f"{one['probes_lost']} of {one['probes_sent']}"
-        table.add_row(one["port"], peer, _word(one["state"]), lost)
+        rows.append((one["port"], f"{peer} {one['peer_port']}", _word(one["state"]), lost))
     more = [Text(f"and {len(odd) - _ROWS} more", style="dim")] if len(odd) > _ROWS else []
-    return [Text(f"{len(health['paths'])} paths, {len(odd)} not good"), table, *more]
+    return [_line(f"{count}, {len(odd)} not good"), view.table(_PATH, rows), *more]
 
 
-def episodes(health: dict[str, Any]) -> list[RenderableType]:
+_EPISODE = (
+    _Column("episode"), _Column("port"), _Column("peer", 3), _Column("first sign"),
+    _Column("to blame", 2), _Column("moving after", 1, right=True),
+    _Column("sent again", 4, right=True),
+)  # fmt: skip
+
+
+def episodes(health: dict[str, Any], view: View) -> list[RenderableType]:
     """The last ones."""
     if not health["episodes"]:
-        return [Text("no episodes")]
-    table = _table(
-        "episode", "port", "peer", "first sign", "to blame", "moving after", "sent again",
-        right=("moving after", "sent again"),
-    )  # fmt: skip
+        return [_line("no episodes")]
+    peers = _Peers(health, view)
+    rows = []
     for one in health["episodes"][-_EPISODES:]:
         clock = time.strftime("%H:%M:%S", time.localtime(one["begin_unix_ns"] / 1e9))
         over = milliseconds(one["resume_ns"] / 1e6) if one["recovered"] else "not yet"
-        table.add_row(
-            clock, one["port"], one["peer_host"], words_in(str(one["cause"])),
+        rows.append((
+            clock, one["port"], peers.of_host(one["peer_host"]), _cause(one["cause"]),
             words_in(str(one["blame"])), over, size(one["bytes_resent"]),
-        )  # fmt: skip
-    return [table]
+        ))  # fmt: skip
+    return [view.table(_EPISODE, rows)]
 
 
-def parts(health: dict[str, Any]) -> list[RenderableType]:
+def parts(health: dict[str, Any], view: View) -> list[RenderableType]:
     """All of one process."""
     process = health["process"]
-    head = Text(f"{process['pid']} {short_program(process['program'])}", style="bold")
-    if process["job"]:
-        head.append(f"  job {process['job']}", style="")
-    head.append("  ")
+    head = _line(Text(f"process {process['pid']} on {process['host']}", style="bold"), "  ")
     head.append(_word(health["verdict"]))
     if not process["failover"]:
         head.append("  failover is off", style="yellow")
+    if process["job"]:
+        head.append(f"  job {process['job']}")
+    head.append(f"  {short_program(process['program'])}", style="dim")
     return [
-        head, ports(health), *connections(health), *paths(health), *episodes(health), Text(""),
+        head, ports(health, view), *connections(health, view), *paths(health, view),
+        *episodes(health, view), Text(""),
     ]  # fmt: skip
