@@ -31,8 +31,8 @@ namespace {
 
 constexpr size_t kLengthBytes = admin::kLengthBytes;
 constexpr int kBacklog = 64;
-// A client that takes nothing of an answer for so long is dropped; so is one that has asked
-// nothing.
+// A client that takes nothing of an answer for so long is dropped, or says nothing more of a
+// question that it has begun; so is one that has asked nothing.
 constexpr int64_t kStuckNs = 10 * kNsPerSecond;
 constexpr int64_t kIdleNs = 600 * kNsPerSecond;
 // While no more clients are let in: the next look.
@@ -248,7 +248,7 @@ void AdminService::Run() {
         TakeEvents(&client, now >= client.wait_until, now);
         lives = client.out.empty() || Write(&client, now);
       }
-      const int64_t bound = client.out.empty() ? kIdleNs : kStuckNs;
+      const int64_t bound = client.out.empty() && client.in.empty() ? kIdleNs : kStuckNs;
       if (client.wait_until == 0 && now - client.active_at > bound) lives = false;
       if (!lives) Drop(i);
     }
@@ -256,17 +256,24 @@ void AdminService::Run() {
   }
 }
 
-// One place at least. An idle client loses its own, as it may come again at any time.
+// One place at least: of those that have begun a question and not ended it, else those that are
+// idle, else those that wait for events, as these may come again at any time; the oldest.
 bool AdminService::MakeRoom() {
   if (clients_.size() < static_cast<size_t>(kClientsMax)) return true;
-  size_t oldest = clients_.size();
+  size_t victim = clients_.size();
+  std::pair<int, int64_t> best;
   for (size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
-    if (client.wait_until != 0 || !client.out.empty() || !client.in.empty()) continue;
-    if (oldest == clients_.size() || client.active_at < clients_[oldest].active_at) oldest = i;
+    if (!client.out.empty() || HasRequest(client)) continue;
+    const int rank = client.wait_until != 0 ? 2 : client.in.empty() ? 1 : 0;
+    const std::pair<int, int64_t> order(rank, client.active_at);
+    if (victim == clients_.size() || order < best) {
+      victim = i;
+      best = order;
+    }
   }
-  if (oldest == clients_.size()) return false;
-  Drop(oldest);
+  if (victim == clients_.size()) return false;
+  Drop(victim);
   return true;
 }
 

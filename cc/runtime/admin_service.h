@@ -27,7 +27,7 @@ namespace railhop::runtime {
 
 class AdminService {
  public:
-  // Clients at once. One more takes the place of one that is idle, or is refused.
+  // Clients at once. One more takes the place of one that is idle or waits, or is refused.
   static constexpr int kClientsMax = 32;
 
   // Makes <pid>.sock in the first of these directories that can be used, mode 0600, in place of

@@ -220,6 +220,19 @@ TEST_F(AdminServiceTest, ForkedChild_EndsWithoutWaiting) {
   EXPECT_TRUE(Connected()->GetProcess().ok());
 }
 
+TEST_F(AdminServiceTest, FullOfHalfRequests_OneMoreIsServed) {
+  Start();
+  std::vector<int> halves;
+  for (int i = 0; i < AdminService::kClientsMax; ++i) {
+    const admin::Reply<int> fd = admin::ConnectSocket(path_, 1'000'000'000);
+    ASSERT_TRUE(fd.ok());
+    ASSERT_EQ(send(*fd, "\x10", 1, MSG_NOSIGNAL), 1);
+    halves.push_back(*fd);
+  }
+  EXPECT_TRUE(Connected()->GetProcess().ok());
+  for (const int fd : halves) close(fd);
+}
+
 TEST_F(AdminServiceTest, NotStarted_SaysSo) {
   Start();
   AdminDesk::OfThisProcess().Close();
