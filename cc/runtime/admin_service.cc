@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 #include <variant>
 
@@ -35,6 +36,8 @@ constexpr int kBacklog = 64;
 // question that it has begun; so is one that has asked nothing.
 constexpr int64_t kStuckNs = 10 * kNsPerSecond;
 constexpr int64_t kIdleNs = 600 * kNsPerSecond;
+// A socket without a process is swept away from this age on.
+constexpr int64_t kStaleAgeS = 60;
 // While no more clients are let in: the next look.
 constexpr int kFullPauseMs = 100;
 constexpr int kBindTries = 3;
@@ -99,6 +102,13 @@ absl::Status PrepareDirectory(const std::string& directory, bool* made) {
   return absl::OkStatus();
 }
 
+sockaddr_un AddressOf(const admin::SocketName& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.short_path().begin(), name.short_path().end(), address.sun_path);
+  return address;
+}
+
 // Whether somebody answers at a socket that is there already.
 bool IsListening(const sockaddr_un& address) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -108,6 +118,21 @@ bool IsListening(const sockaddr_un& address) {
       errno == EAGAIN;
   close(fd);
   return connected;
+}
+
+// Takes away what killed processes of this user have left. One that nobody answers at may be about
+// to listen, or of a container that counts its processes for itself: an old one is not.
+void SweepStale(const std::string& directory) {
+  for (const admin::FoundSocket& socket : admin::FindSockets({directory})) {
+    struct stat about = {};
+    if (socket.uid != geteuid() || lstat(socket.path.c_str(), &about) != 0 ||
+        time(nullptr) - about.st_mtime < kStaleAgeS ||
+        kill(static_cast<pid_t>(socket.pid), 0) == 0 || errno != ESRCH) {
+      continue;
+    }
+    const admin::SocketName name(socket.path);
+    if (!name.short_path().empty() && !IsListening(AddressOf(name))) unlink(socket.path.c_str());
+  }
 }
 
 }  // namespace
@@ -149,9 +174,7 @@ absl::Status AdminService::Bind(const std::string& directory) {
   const std::string path = admin::SocketPath(directory, owner_);
   const admin::SocketName name(path);
   if (name.short_path().empty()) return Unusable(directory, "the path is too long for a socket");
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::copy(name.short_path().begin(), name.short_path().end(), address.sun_path);
+  const sockaddr_un address = AddressOf(name);
   struct stat about = {};
   if (lstat(path.c_str(), &about) == 0) {
     if (IsListening(address)) {
@@ -223,6 +246,7 @@ int AdminService::NextTimeoutMs(int64_t now) const {
 }
 
 void AdminService::Run() {
+  SweepStale(path_.substr(0, path_.rfind('/')));
   std::vector<pollfd> fds;
   while (!stopping_) {
     fds.assign({{.fd = wake_, .events = POLLIN, .revents = 0},

@@ -233,6 +233,46 @@ TEST_F(AdminServiceTest, FullOfHalfRequests_OneMoreIsServed) {
   for (const int fd : halves) close(fd);
 }
 
+// A socket's file without anybody behind it, two minutes old.
+std::string LeftBehind(const std::string& directory, int64_t pid) {
+  const std::string path = admin::SocketPath(directory, pid);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const admin::SocketName name(path);
+  name.short_path().copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  close(fd);
+  timespec times[2] = {};
+  clock_gettime(CLOCK_REALTIME, &times[0]);
+  times[0].tv_sec -= 120;
+  times[1] = times[0];
+  EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  return path;
+}
+
+TEST_F(AdminServiceTest, SocketOfAKilledProcess_SweptAwayThoseOfOthersStay) {
+  ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  waitpid(dead, nullptr, 0);
+  const std::string stale = LeftBehind(directory_, dead);
+  const std::string alive = LeftBehind(directory_, getppid());
+  const std::string no_socket = admin::SocketPath(directory_, dead + 1);
+  close(open(no_socket.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  Start();
+  for (int i = 0; i < 6000 && access(stale.c_str(), F_OK) == 0; ++i) usleep(10'000);
+  EXPECT_NE(access(stale.c_str(), F_OK), 0);
+  // The sweep is over before the first answer.
+  EXPECT_TRUE(Connected()->GetProcess().ok());
+  EXPECT_EQ(access(alive.c_str(), F_OK), 0);
+  EXPECT_EQ(access(no_socket.c_str(), F_OK), 0);
+  service_.reset();
+  unlink(alive.c_str());
+  unlink(no_socket.c_str());
+  rmdir(directory_.c_str());
+}
+
 TEST_F(AdminServiceTest, NotStarted_SaysSo) {
   Start();
   AdminDesk::OfThisProcess().Close();
