@@ -61,5 +61,5 @@ def test_the_environment_of_a_fabric_puts_a_program_on_it(by_name: bool) -> None
 
 
 def test_an_unknown_fabric_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="no-such-fabric"):
+    with pytest.raises(railhop.NotFoundError, match="no-such-fabric"):
         railhop.environment("no-such-fabric")
