@@ -529,6 +529,13 @@ Failure Internal(std::string why) {
   return {.code = ErrorCode::kInternal, .message = std::move(why)};
 }
 
+// Nothing at all is a message without a body; protobuf's parser wants a pointer even then.
+template <typename Message>
+bool Parse(std::string_view bytes, size_t max, Message* message) {
+  return bytes.size() <= max &&
+         (bytes.empty() || message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+}
+
 }  // namespace
 
 std::string EncodeRequest(const Request& request) {
@@ -539,8 +546,7 @@ std::string EncodeRequest(const Request& request) {
 
 Reply<Request> DecodeRequest(std::string_view bytes) {
   proto::Request message;
-  if (bytes.size() > kRequestBytesMax ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (!Parse(bytes, kRequestBytesMax, &message)) {
     return Invalid("the request cannot be read: it is no message of the admin API");
   }
   using Body = proto::Request;
@@ -581,8 +587,7 @@ std::string EncodeResponse(const Response& response) {
 
 Reply<Response> DecodeResponse(std::string_view bytes) {
   proto::Response message;
-  if (bytes.size() > kMessageBytesMax ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (!Parse(bytes, kMessageBytesMax, &message)) {
     return Internal("the answer cannot be read: what answers is not Railhop");
   }
   using Body = proto::Response;

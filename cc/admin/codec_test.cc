@@ -263,6 +263,8 @@ TEST(AdminCodec, UnprintableText_IsReplaced) {
 
 TEST(AdminCodec, NoMessage_SaysSo) {
   EXPECT_EQ(DecodeRequest("").failure().code, ErrorCode::kInvalid);
+  EXPECT_EQ(DecodeRequest({}).failure().code, ErrorCode::kInvalid);
+  EXPECT_EQ(DecodeResponse({}).failure().code, ErrorCode::kInternal);
   EXPECT_EQ(DecodeRequest("\xff\xff").failure().code, ErrorCode::kInvalid);
   EXPECT_EQ(DecodeRequest(std::string(kRequestBytesMax + 1, 'x')).failure().code,
             ErrorCode::kInvalid);
