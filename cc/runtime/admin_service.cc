@@ -217,6 +217,9 @@ AdminService::~AdminService() {
     return;
   }
   desk_->SetWaker(nullptr);
+  // Before any connection is closed: who then calls again finds nothing, and knows that this is the
+  // end and no fault.
+  if (listener_ >= 0) unlink(path_.c_str());
   stopping_ = true;
   Wake();
   if (thread_.joinable()) thread_.join();
@@ -224,7 +227,6 @@ AdminService::~AdminService() {
     if (client.wait_until != 0) desk_->EndWaiting();
     CloseGuarded(client.fd);
   }
-  if (listener_ >= 0) unlink(path_.c_str());
   CloseGuarded(listener_);
   if (!made_directory_.empty()) rmdir(made_directory_.c_str());
   if (wake_ >= 0) close(wake_);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kForeverS = 1e6;
 
-// The first question waits only this long, so that a job that ends quietly is known to have been
-// there: only a process that never answered is an error.
+// The first question waits only this long, so that a process that is killed later is known to have
+// answered: only one that never did is an error.
 constexpr double kFirstS = 0.05;
 
 }  // namespace
@@ -29,10 +29,12 @@ std::optional<admin::Event> Follower::Next() {
     try {
       list = handle_.Events(after_, admin::kEventsDefault, first ? kFirstS : whole_s);
     } catch (py::error_already_set& error) {
-      // A process that has ended has no more events; one that was never there is an error.
+      // A process that has ended has no more events. That its socket is gone means just that: it
+      // was there when the handle was made. One that refuses at once may be full, or was killed
+      // before: an error.
       const py::object stale = py::module_::import("railhop.errors").attr("StaleSocketError");
       const py::object missing = py::module_::import("railhop.errors").attr("NotFoundError");
-      if (heard_ && (error.matches(stale) || error.matches(missing))) return std::nullopt;
+      if (error.matches(missing) || (heard_ && error.matches(stale))) return std::nullopt;
       throw;
     }
     heard_ = true;

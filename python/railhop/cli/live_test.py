@@ -172,6 +172,12 @@ def test_an_api_follows_a_quiet_job_to_its_end(job: Job) -> None:
     assert (seen, errors) == ([], [])
 
 
+def test_following_a_job_that_has_ended_ends_at_once(job: Job) -> None:
+    (process,) = job.processes("alpha")
+    job.finish()
+    assert list(process.follow()) == []
+
+
 def test_processes_that_are_not_there_are_named(job: Job) -> None:
     assert "1" in run("status", "--pid", "1", status=2)
     folder = os.environ["RAILHOP_ADMIN_DIR"]
