@@ -99,10 +99,10 @@ def failback_of(series: Series, happening: Happening, seconds: float) -> Failbac
     return Failback(False if left else None)
 
 
-def _failback(seen: Seen) -> Failback:
+def came_back(happenings: Sequence[Happening], series: Series, seconds: float) -> Failback:
     """Of all ports that were hit: seen if each that was left is in use again; the latest counts."""
     last: dict[str, Happening] = {}
-    for one in seen.happenings:
+    for one in happenings:
         known = last.get(one.port)
         if known is None:
             last[one.port] = dataclasses.replace(one)
@@ -110,7 +110,7 @@ def _failback(seen: Seen) -> Failback:
             known.end_s = max(known.end_s, one.end_s)
         else:
             known.end_s = None
-    found = [failback_of(seen.series, one, seen.seconds) for one in last.values() if one.port]
+    found = [failback_of(series, one, seconds) for one in last.values() if one.port]
     told = [one for one in found if one.seen is not None]
     if not told:
         return Failback()
@@ -179,7 +179,7 @@ def judge(seen: Seen, expect: Expectation) -> Verdict:
         wrong_bytes=seen.wrong_bytes,
         gap_from=source,
         gap_ms_max=expect.gap_ms_max,
-        failback=_failback(seen),
+        failback=came_back(seen.happenings, seen.series, seen.seconds),
     )
     first_s = min((one.at_s for one in seen.happenings), default=seen.seconds)
     ends = [seen.seconds if one.end_s is None else one.end_s for one in seen.happenings]

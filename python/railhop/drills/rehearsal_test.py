@@ -41,6 +41,17 @@ def test_a_lost_nic_is_survived_with_every_byte_right() -> None:
     assert len(again["series"]["times_s"]) == len(again["series"]["moved_bytes"]["beta/mlx5_3:1"])
 
 
+def test_a_failback_after_the_drills_time_is_waited_for() -> None:
+    words = f"{SLACK}; expect failback; lasts 3s; nic0 down at 1s for 1990ms"
+    result = drills.rehearse(
+        "two-hosts-4nic", scenario.find(words), drills.Streams(environment=FAST), nic_rate=RATE
+    )
+    assert result.verdict.passed, result.verdict.problems
+    assert result.verdict.failback.seen
+    assert result.seconds > 3.0
+    assert result.verdict.wrong_bytes == 0
+
+
 def test_without_failover_the_same_fault_is_a_death() -> None:
     words = f"{SLACK}; lasts 40s; nic0 down at 1s"
     streams = drills.Streams(environment={"RAILHOP_FAILOVER": "0", "NCCL_IB_TIMEOUT": "14"})
