@@ -113,7 +113,7 @@ TEST(Messenger, EverybodyWithEverybody_AtOnce) {
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
       if (from == to) continue;
-      auto& into = received[static_cast<size_t>(from * kRanks + to)];
+      auto& into = received[static_cast<size_t>(from) * kRanks + static_cast<size_t>(to)];
       all.emplace_back(from,
                        ranks[static_cast<size_t>(from)]->Send(to, 0, 1, sent.data(), sent.size()));
       all.emplace_back(
