@@ -24,25 +24,9 @@ import sys
 import time
 from typing import Any
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_BUILT = {
-    "RAILHOP_TEST_ADMIN_CLIENT": "cc/admin/admin_client",
-    "RAILHOP_TEST_LAUNCHER": "cc/fabric/ctl/railhop-fabric",
-    "RAILHOP_TEST_LIBRARY": "cc/fabric/libibverbs.so.1",
-    "RAILHOP_TEST_PLUGIN": "cc/plugin/libnccl-net-railhop.so",
-    "RAILHOP_TEST_PROGRAM": "cc/netperf/railhop-netperf",
-}
+from integration.failover import place
 
-
-def _place() -> None:
-    """Into the folder that this program's files are in; tells job.py where they are."""
-    folder = pathlib.Path(__file__).absolute().parents[2]
-    os.chdir(folder if (folder / _BUILT["RAILHOP_TEST_PROGRAM"]).exists() else _ROOT)
-    for name, path in _BUILT.items():
-        os.environ.setdefault(name, path)
-
-
-_place()
+place.place()
 
 # pylint: disable=wrong-import-position
 from integration.failover.job import Job  # noqa: E402

@@ -7,6 +7,7 @@ import pathlib
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _BUILT = {
+    "RAILHOP_TEST_ADMIN_CLIENT": "cc/admin/admin_client",
     "RAILHOP_TEST_LAUNCHER": "cc/fabric/ctl/railhop-fabric",
     "RAILHOP_TEST_LIBRARY": "cc/fabric/libibverbs.so.1",
     "RAILHOP_TEST_PLUGIN": "cc/plugin/libnccl-net-railhop.so",
