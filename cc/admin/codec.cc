@@ -214,6 +214,7 @@ void Put(const Option& from, proto::Option* to) {
   to->set_range(Printable(from.range));
   to->set_doc(Printable(from.doc));
   to->set_changeable(from.changeable);
+  to->set_note(Printable(from.note));
 }
 
 void Put(const Outcome& from, proto::Outcome* to) {
@@ -444,6 +445,7 @@ void Get(const proto::Option& from, Option* to) {
   to->range = Printable(from.range());
   to->doc = Printable(from.doc());
   to->changeable = from.changeable();
+  to->note = Printable(from.note());
 }
 
 void Get(const proto::Outcome& from, Outcome* to) {

@@ -345,6 +345,7 @@ struct Option {
   std::string range;
   std::string doc;
   bool changeable = false;  // while it runs
+  std::string note;         // after a change: what comes of it besides; "" = nothing
   friend bool operator==(const Option&, const Option&) = default;
 };
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -76,6 +77,11 @@ std::string Listed(std::vector<std::string> names) {
   return text;
 }
 
+// "1 connection", "2 connections".
+std::string Connections(size_t count) {
+  return absl::StrCat(count, count == 1 ? " connection" : " connections");
+}
+
 constexpr absl::string_view kConnectionPrefix = "connection:";
 
 // Which ports or which connection a person means. Errors: NotFound (lists what there is),
@@ -114,6 +120,15 @@ absl::StatusOr<Driver::Target> FindTarget(const std::string& text, const HealthI
   if (!target.ports.empty()) return target;
   return absl::NotFoundError(
       absl::StrCat("there is no port or device ", text, "; there are ", Listed(there)));
+}
+
+// Whether a command keeps one of these ports out of service.
+bool AnyHeld(const std::vector<int>& ports, const DriverSnapshot& driver) {
+  return std::any_of(driver.ports.begin(), driver.ports.end(),
+                     [&ports](const DriverSnapshot::Port& port) {
+                       return port.command != engine::PortState::kActive &&
+                              std::find(ports.begin(), ports.end(), port.device->id) != ports.end();
+                     });
 }
 
 // With failover off nobody else reads the ports. A device that hangs holds up the one who asks.
@@ -279,9 +294,7 @@ admin::Response AdminDesk::Answer(const admin::Request& request) {
                          [](Driver* driver, const Target& target) { return driver->Hold(target); });
         } else {
           static_assert(std::is_same_v<T, admin::Release>);
-          return Command(asked.target, false, "released", [](Driver* driver, const Target& target) {
-            return driver->Release(target);
-          });
+          return Release(asked);
         }
       },
       request);
@@ -355,9 +368,12 @@ admin::Response AdminDesk::Set(const admin::SetOption& request) {
   const config::OptionRow* const row = config::FindOption(request.name);
   if (row == nullptr) {
     const std::string nearest = config::NearestOption(request.name);
-    return Failure{.code = ErrorCode::kNotFound,
-                   .message = absl::StrCat("there is no option ", request.name,
-                                           nearest.empty() ? "" : "; did you mean ", nearest)};
+    return Failure{
+        .code = ErrorCode::kNotFound,
+        .message = absl::StrCat(
+            "there is no option ", request.name, nearest.empty() ? "" : "; did you mean ", nearest,
+            nearest.empty() ? "; these" : "? These",
+            " can change while the job runs: ", absl::StrJoin(config::ChangeableOptions(), ", "))};
   }
   if (!config::IsChangeable(row->name)) {
     return Failure{
@@ -377,25 +393,49 @@ admin::Response AdminDesk::Set(const admin::SetOption& request) {
     return Failure{.code = ErrorCode::kInvalid,
                    .message = absl::StrCat(row->name, "=", request.value, ": ", error)};
   }
+  std::vector<std::string> notes;
   if (of_log) {
     SetLogThresholdByWord(loaded_.options.log);
   } else {
-    std::vector<std::string> notes;
     const FailoverConfig config = MakeFailoverConfig(loaded_.options, &notes);
     failover->driver().SetTimes({.health = config.health,
                                  .give_up = config.give_up_ns,
                                  .port_poll_interval = config.port_poll_interval_ns});
   }
-  const std::string text = absl::StrCat(row->name, "=", request.value);
+  // Other options' notes were told when the job began.
+  std::erase_if(notes,
+                [row](const std::string& note) { return !absl::StrContains(note, row->name); });
+  const std::string note = absl::StrJoin(notes, "; ");
+  const std::string text =
+      absl::StrCat(row->name, "=", request.value, note.empty() ? "" : "; ", note);
   RAILHOP_LOG(kInfo, "option %s (command)", text.c_str());
   if (failover != nullptr) {
     failover->journal().Append(
         {.time_ns = NowNs(), .kind = JournalEntry::Kind::kOption, .text = text});
   }
   for (const config::EffectiveOption& option : loaded_.effective) {
-    if (option.row == row) return MakeOption(option);
+    if (option.row != row) continue;
+    admin::Option changed = MakeOption(option);
+    changed.note = note;
+    return changed;
   }
   return Failure{.code = ErrorCode::kInternal, .message = "the option has no value"};
+}
+
+admin::Response AdminDesk::Release(const admin::Release& request) {
+  Forget();
+  const std::shared_ptr<const HealthInput> input = Input();
+  if (input->driver.has_value()) {
+    const absl::StatusOr<Driver::Target> found = FindTarget(request.target, *input);
+    if (found.ok() && !found->connection.has_value() && !AnyHeld(found->ports, *input->driver)) {
+      admin::Outcome outcome;
+      outcome.text = absl::StrCat(request.target, ": no command holds it; nothing has changed");
+      return outcome;
+    }
+  }
+  return Command(
+      request.target, false, "released",
+      [](Driver* driver, const Driver::Target& target) { return driver->Release(target); });
 }
 
 admin::Response AdminDesk::Command(const std::string& target, bool may_be_all, const char* done,
@@ -423,7 +463,7 @@ admin::Response AdminDesk::Command(const std::string& target, bool may_be_all, c
   }
   outcome.connections = static_cast<uint32_t>(touched->connections);
   outcome.text = absl::StrCat(target.empty() ? "all" : target, ": ", done, ", ",
-                              outcome.connections, " connection(s)");
+                              Connections(outcome.connections));
   if (!touched->note.empty()) absl::StrAppend(&outcome.text, "; ", touched->note);
   RAILHOP_LOG(kInfo, "command: %s", outcome.text.c_str());
   return outcome;

@@ -69,6 +69,8 @@ class AdminDesk {
       ABSL_LOCKS_EXCLUDED(options_mutex_);
   admin::Response Set(const admin::SetOption& request) ABSL_SHARED_LOCKS_REQUIRED(open_mutex_)
       ABSL_LOCKS_EXCLUDED(options_mutex_);
+  // Says so if nothing holds the target.
+  admin::Response Release(const admin::Release& request) ABSL_SHARED_LOCKS_REQUIRED(open_mutex_);
   // A command: finds its target, has the driver do it, says what was done.
   using Act = std::function<absl::StatusOr<Driver::Touched>(Driver*, const Driver::Target&)>;
   admin::Response Command(const std::string& target, bool may_be_all, const char* done,

@@ -3,12 +3,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "cc/base/blocked_signals.h"
 
 namespace railhop::runtime {
 
@@ -56,13 +57,10 @@ const char* EventText(ibv_event_type type) {
 
 AsyncWatch::AsyncWatch(std::function<void(const AsyncEvent&)> handle)
     : handle_(std::move(handle)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // The process's signals are not this thread's business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const BlockedSignals blocked;
+    thread_ = std::thread([this] { Run(); });
+  }
   pthread_setname_np(thread_.native_handle(), "railhop-events");
 }
 

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/blocked_signals.h"
 #include "cc/base/status_macros.h"
 #include "cc/base/units.h"
 #include "cc/control/handshake.h"
@@ -71,13 +71,10 @@ absl::StatusOr<std::unique_ptr<FailoverService>> FailoverService::Start(DeviceSo
                                                             .journal = &service->journal_,
                                                             .wake = [raw] { raw->Wake(); }},
                                               options);
-  // The process's signals are not this thread's business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  service->thread_ = std::thread([raw] { raw->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const BlockedSignals blocked;
+    service->thread_ = std::thread([raw] { raw->Run(); });
+  }
   pthread_setname_np(service->thread_.native_handle(), "railhop-engine");
   return service;
 }

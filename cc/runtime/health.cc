@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -233,8 +235,12 @@ void SetTraffic(const TransportView::Comm& comm, admin::Connection* connection) 
   connection->outstanding = comm.traffic.outstanding;
 }
 
+// By the connection that the traffic is of.
+using TrafficByComm = std::unordered_map<const ConnectionComm*, const TransportView::Comm*>;
+
 admin::Connection MakeConnection(const DriverSnapshot::Link& link, const HealthInput& input,
-                                 const std::map<int, std::string>& names) {
+                                 const std::map<int, std::string>& names,
+                                 const TrafficByComm& traffic) {
   admin::Connection connection;
   connection.id = HexId(link.id.connection);
   connection.direction =
@@ -265,20 +271,22 @@ admin::Connection MakeConnection(const DriverSnapshot::Link& link, const HealthI
                                     });
     if (held > 0) connection.reason = absl::StrCat(held, " port(s) are held by command");
   }
-  for (const TransportView::Comm& comm : input.transport.comms) {
-    if (comm.comm == link.comm) SetTraffic(comm, &connection);
-  }
+  const auto comm = traffic.find(link.comm);
+  if (comm != traffic.end()) SetTraffic(*comm->second, &connection);
   return connection;
 }
 
 std::vector<admin::Connection> MakeConnections(const HealthInput& input) {
   const std::map<int, std::string> names = PortNames(input.transport);
+  // A job has thousands of connections: none looks through all the others.
+  TrafficByComm traffic;
+  for (const TransportView::Comm& comm : input.transport.comms) traffic[comm.comm] = &comm;
   std::vector<admin::Connection> connections;
-  std::set<const ConnectionComm*> seen;
+  std::unordered_set<const ConnectionComm*> seen;
   if (input.driver.has_value()) {
     for (const DriverSnapshot::Link& link : input.driver->links) {
       seen.insert(link.comm);
-      connections.push_back(MakeConnection(link, input, names));
+      connections.push_back(MakeConnection(link, input, names, traffic));
     }
   }
   for (const TransportView::Comm& comm : input.transport.comms) {

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -89,6 +90,52 @@ TEST_F(HealthTest, AllIsWell_Ok) {
   EXPECT_EQ(all.connections[0].id, "0000000000000012");
   EXPECT_EQ(all.connections[0].state, admin::ConnectionState::kHealthy);
   EXPECT_EQ(all.connections[0].peer_host, "node-17");
+}
+
+// As many as a job of hundreds of processes has: each gets its own traffic, in the driver's order,
+// and those without failover come behind.
+TEST_F(HealthTest, ThousandsOfConnections_EachWithItsOwnTraffic) {
+  constexpr size_t kLinks = 4000;
+  constexpr size_t kUnprotected = 100;
+  // Only compared, never looked into.
+  std::vector<char> comms(kLinks + kUnprotected);
+  const auto comm = [&comms](size_t i) {
+    return reinterpret_cast<const ConnectionComm*>(&comms[i]);
+  };
+  const DriverSnapshot::Link pattern = link();
+  driver().links.clear();
+  for (size_t i = 0; i < kLinks; ++i) {
+    DriverSnapshot::Link& one = driver().links.emplace_back(pattern);
+    one.id.connection = i + 1;
+    one.comm = comm(i);
+  }
+  // In another order than the driver's.
+  for (size_t i = comms.size(); i-- > 0;) {
+    TransportView::Comm& one = input_.transport.comms.emplace_back();
+    one.comm = comm(i);
+    one.label = std::to_string(i);
+    one.is_send = true;
+    one.home = {1};
+    one.traffic.transfers = 10 * i + 1;
+    one.traffic.ports = {{.physical = 0, .bytes = 1000 * i, .messages = 1}};
+  }
+  const admin::Health all = health();
+  ASSERT_EQ(all.connections.size(), comms.size());
+  for (size_t i = 0; i < kLinks; ++i) {
+    const admin::Connection& one = all.connections[i];
+    ASSERT_EQ(one.id, HexId(i + 1));
+    ASSERT_EQ(one.messages, 10 * i + 1);
+    ASSERT_EQ(one.bytes, 1000 * i);
+    ASSERT_EQ(one.state, admin::ConnectionState::kHealthy);
+  }
+  for (size_t i = kLinks; i < comms.size(); ++i) {
+    const admin::Connection& one = all.connections[i];
+    const size_t which = comms.size() - 1 - (i - kLinks);
+    ASSERT_EQ(one.label, std::to_string(which));
+    ASSERT_EQ(one.messages, 10 * which + 1);
+    ASSERT_EQ(one.state, admin::ConnectionState::kUnprotected);
+  }
+  EXPECT_EQ(all.ports[0].connections, kLinks);
 }
 
 // What the port says of itself comes first, then what its paths say.

@@ -101,6 +101,9 @@ void Journal::SetListener(std::function<void()> listener) {
 
 std::vector<JournalEntry> Journal::Since(uint64_t after, size_t limit, uint64_t* gone) const {
   absl::MutexLock lock(&mutex_);
+  *gone = 0;
+  // From here on `after + 1` is a number: a caller may give the greatest there is.
+  if (after >= last_) return {};
   const uint64_t first = last_ - entries_.size() + 1;
   const uint64_t from = std::max(after + 1, first);
   *gone = after + 1 < first ? first - after - 1 : 0;

@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "cc/base/blocked_signals.h"
 #include "cc/base/units.h"
 #include "cc/runtime/device_table.h"
 
@@ -31,13 +30,8 @@ PortWatch::PortWatch(DeviceTable* table, int64_t interval_ns)
       interval_ms_(static_cast<int>(std::max<int64_t>(interval_ns / kNsPerMs, 1))),
       stop_fd_(eventfd(0, EFD_CLOEXEC)) {
   if (table_->WaitingPorts().empty()) return;
-  // The program's signals are for its own threads.
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 PortWatch::~PortWatch() {

@@ -810,6 +810,9 @@ class Option:
     @property
     def changeable(self) -> bool:
         """While the process runs."""
+    @property
+    def note(self) -> str:
+        """After a change: what comes of it besides; empty if nothing."""
 
 class Outcome:
     """What a command has done.

@@ -19,7 +19,8 @@ Example:
       .Field("unit", &Option::unit, "Empty if it has none.")
       .Field("range", &Option::range, "What is allowed.")
       .Field("doc", &Option::doc, "What it does.")
-      .Field("changeable", &Option::changeable, "While the process runs.");
+      .Field("changeable", &Option::changeable, "While the process runs.")
+      .Field("note", &Option::note, "After a change: what comes of it besides; empty if nothing.");
 
   using admin::Outcome;
   Record<Outcome>(module, "Outcome", R"(What a command has done.

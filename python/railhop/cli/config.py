@@ -48,7 +48,8 @@ def COMMAND(  # noqa: N802
             print_json([{"pid": number, **option} for number, option in made])
             return
         for number, option in made:
-            print(f"{number}: {option['name']}={option['value']} ({option['source']})")
+            note = f"; {option['note']}" if option["note"] else ""
+            print(f"{number}: {option['name']}={option['value']} ({option['source']}){note}")
         return
     found = []
     for one in choose_some(pid, job, path):

@@ -129,7 +129,7 @@ class FakeProcess:
     def set_option(self, name: str, value: str) -> Record:
         if name != "RAILHOP_HOLD_DOWN":
             raise railhop.NotFoundError(f"no option '{name}' (there is: RAILHOP_HOLD_DOWN)")
-        return Record(name=name, value=value, source="command")
+        return Record(name=name, value=value, source="command", note="")
 
     # ---- Commands.
 
