@@ -126,7 +126,7 @@ void Report::PrintSummary(const Counts& counts, const std::string& problem, cons
     line.Number("longest_turn_ms", static_cast<double>(counts.longest_turn_ns) / 1e6);
     line.Count("threads_left", static_cast<uint64_t>(ending.left.threads));
     line.Count("descriptors_left", static_cast<uint64_t>(ending.left.descriptors));
-    line.Text("left", ending.left.names);
+    line.Text("leftover_names", ending.left.names);
     if (options_.outlive) {
       line.Text("after_death", ending.after_death);
       line.Number("after_death_ms", static_cast<double>(ending.after_death_ns) / 1e6);
