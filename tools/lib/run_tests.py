@@ -19,6 +19,8 @@ from tools.lib.products import PRODUCTS
 
 # Bazel's exit statuses that leave the tests' own outcomes to be read: all passed, some failed.
 _JUDGED_BY_TESTS = (0, 3)
+# Of why a test failed, in the list at the end.
+_REASON_CHARACTERS_MAX = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,12 +208,18 @@ def trim_disk_cache(bytes_max: int = 20 * 2**30) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _shortened(reason: str) -> str:
+    """One line that leaves room for the others; the whole is in the log above."""
+    line = " ".join(reason.split())
+    return line if len(line) <= _REASON_CHARACTERS_MAX else f"{line[:_REASON_CHARACTERS_MAX]}..."
+
+
 def print_reports(reports: list[Report]) -> None:
     """Failures first, then one row for each pass and tier."""
     for report in reports:
         for outcome in report.outcomes:
             for name, reason in outcome.cases.failed:
-                print(f"FAILED {report.name} {outcome.label} {name}: {reason}")
+                print(f"FAILED {report.name} {outcome.label} {name}: {_shortened(reason)}")
     print(f"{'pass':<6} {'tier':<7} {'passed':>7} {'failed':>7} {'seconds':>8}")
     for report in reports:
         tiers = collections.Counter(o.tier for o in report.outcomes)
