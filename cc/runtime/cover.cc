@@ -453,6 +453,7 @@ absl::Status Cover::Impl::Register(ConnectionComm* comm, Memory* memory, const R
 absl::Status Cover::Impl::Deregister(Memory* memory) {
   const EntryPtr entry = memory->entry;
   std::vector<std::pair<int, Executor::Job>> jobs;
+  bool in_time = true;
   {
     absl::MutexLock lock(&mutex_);
     entry->over = true;
@@ -464,8 +465,8 @@ absl::Status Cover::Impl::Deregister(Memory* memory) {
         queue.erase(std::remove(queue.begin(), queue.end(), entry), queue.end());
         part.state = State::kNone;
       }
-      // An earlier try is still under way: this one waits behind it.
-      if (part.state == State::kReleasing) jobs.emplace_back(physical, [] {});
+      // An earlier try, which has been waited for.
+      if (part.state == State::kReleasing) in_time = false;
       if (part.state != State::kHeld) continue;
       part.state = State::kReleasing;
       jobs.emplace_back(physical, [self = shared_from_this(), entry, physical] {
@@ -473,11 +474,10 @@ absl::Status Cover::Impl::Deregister(Memory* memory) {
       });
     }
   }
-  bool in_time = true;
   if (executor_ == nullptr) {
     for (auto& [physical, job] : jobs) job();
-  } else if (!jobs.empty()) {
-    in_time = executor_->RunAndWait(std::move(jobs), options_.release_bound_ns);
+  } else if (!jobs.empty() && !executor_->RunAndWait(std::move(jobs), options_.release_bound_ns)) {
+    in_time = false;
   }
   absl::MutexLock lock(&mutex_);
   // A registration that is being made in the background lets go of it by itself.

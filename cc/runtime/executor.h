@@ -9,6 +9,7 @@
 #ifndef RAILHOP_CC_RUNTIME_EXECUTOR_H_
 #define RAILHOP_CC_RUNTIME_EXECUTOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -21,6 +22,11 @@ class Executor {
   using Job = std::function<void()>;
   // The worker of what belongs to no device.
   static constexpr int kNoDevice = -1;
+  // A call that has not returned by then holds up nobody else on its device.
+  static constexpr int64_t kStuckNs = 100'000'000;
+  // Threads of one device whose calls hang, at most: they cost little, but containers bound how
+  // many a job may have.
+  static constexpr size_t kThreadsMax = 256;
 
   enum class Queue : uint8_t {
     kPrompt,      // fences, new lanes
@@ -32,8 +38,11 @@ class Executor {
 
   virtual ~Executor() = default;
 
-  // Runs `job` on the worker of `physical` (PhysicalDevice::id, or kNoDevice), in order for each
-  // device and queue. Then `done`, which may be null, is kept for TakeDone. Any thread.
+  // Runs `job` on the worker of `physical` (PhysicalDevice::id, or kNoDevice). Then `done`, which
+  // may be null, is kept for TakeDone. In order for each device and queue; but what is prompt is
+  // not held up by a job that hangs: other threads take what waits behind it, side by side and in
+  // any order, so that many connections on a dying device do not wait for each other. Whoever needs
+  // an order waits for `done`. Any thread.
   virtual void Run(int physical, Queue queue, Job job, Job done) = 0;
   void Run(int physical, Job job, Job done) {
     Run(physical, Queue::kPrompt, std::move(job), std::move(done));
@@ -46,8 +55,16 @@ class Executor {
   // bound_ns at most. false: some have not; they go on, or will be run yet. Never from a job.
   virtual bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) = 0;
 
-  // For so long the job at the head of the prompt queue of this device has been running; 0 = none.
+  // For so long the longest job of the prompt queue of this device has been running; 0 = none.
   virtual int64_t StuckFor(int physical) const = 0;
+
+  // How long whoever closes a connection of this device waits for RunAndWait: where calls hang
+  // already, the next one may well do so too, and closes must not add up.
+  int64_t CloseBoundNs(int physical) const {
+    constexpr int64_t kBoundNs = 5'000'000'000;
+    constexpr int64_t kBoundStuckNs = 50'000'000;
+    return StuckFor(physical) < kBoundNs ? kBoundNs : kBoundStuckNs;
+  }
 };
 
 }  // namespace railhop::runtime

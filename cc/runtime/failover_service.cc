@@ -107,7 +107,8 @@ void FailoverService::Wake() {
 void FailoverService::Run() {
   while (!stopping_) {
     driver_->Step(clock_.NowNs());
-    const int64_t wait = std::clamp<int64_t>(driver_->next_due() - clock_.NowNs(), 0, kNsPerSecond);
+    const int64_t longest = executor_->IsHeldUp() ? Executor::kStuckNs : kNsPerSecond;
+    const int64_t wait = std::clamp<int64_t>(driver_->next_due() - clock_.NowNs(), 0, longest);
     pollfd fds[] = {{.fd = wake_fd_, .events = POLLIN, .revents = 0},
                     {.fd = hub_->wait_fd(), .events = POLLIN, .revents = 0}};
     const timespec timeout = {.tv_sec = wait / kNsPerSecond, .tv_nsec = wait % kNsPerSecond};

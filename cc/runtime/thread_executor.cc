@@ -3,14 +3,18 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <list>
 #include <map>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -40,12 +44,16 @@ void LeaveBehind(std::deque<Task> tasks) {
 }  // namespace
 
 struct ThreadExecutor::Shared {
-  struct Worker {
-    std::deque<Task> tasks;
+  struct Thread {
     bool busy = false;
-    bool over = false;  // its thread touches nothing any more
+    bool over = false;  // it touches nothing any more
     int64_t since = 0;  // busy since then
     std::thread thread;
+  };
+  // One thread, and more while all of them are stuck.
+  struct Worker {
+    std::deque<Task> tasks;
+    std::list<Thread> threads;  // references stay
   };
 
   RealClock clock;
@@ -55,48 +63,107 @@ struct ThreadExecutor::Shared {
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   std::function<void()> wake ABSL_GUARDED_BY(mutex);
 
-  static void Work(const std::shared_ptr<Shared>& self, WorkerId id);
+  static void Work(const std::shared_ptr<Shared>& self, Worker* worker, Thread* own, bool spare);
+  // Starts threads if tasks wait and nobody is going to take them soon.
+  static void Relieve(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex);
+  static void Start(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker,
+                    bool spare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex);
+  static void RelieveAll(const std::shared_ptr<Shared>& self) ABSL_LOCKS_EXCLUDED(self->mutex);
   bool AllOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     for (const auto& [id, worker] : workers) {
-      if (!worker.over) return false;
+      for (const Thread& thread : worker.threads) {
+        if (!thread.over) return false;
+      }
     }
     return true;
   }
 };
 
-void ThreadExecutor::Shared::Work(const std::shared_ptr<Shared>& self, WorkerId id) {
-  Worker* worker;
-  {
-    absl::MutexLock lock(&self->mutex);
-    worker = &self->workers[id];
-  }
+// A spare thread ends when there is nothing left to do.
+void ThreadExecutor::Shared::Work(const std::shared_ptr<Shared>& self, Worker* worker, Thread* own,
+                                  bool spare) {
   while (true) {
     Task task;
     {
       absl::MutexLock lock(&self->mutex);
       const auto ready = [&] {
         self->mutex.AssertHeld();
-        return self->stopping || !worker->tasks.empty();
+        return self->stopping || spare || !worker->tasks.empty();
       };
       self->mutex.Await(absl::Condition(&ready));
       if (worker->tasks.empty()) {
-        worker->over = true;
+        own->over = true;
         return;
       }
       task = std::move(worker->tasks.front());
       worker->tasks.pop_front();
-      worker->busy = true;
-      worker->since = self->clock.NowNs();
+      own->busy = true;
+      own->since = self->clock.NowNs();
     }
     task.job();
     // What the job owns may be the last of its kind: it ends here, not under the lock.
     task.job = nullptr;
     absl::MutexLock lock(&self->mutex);
-    worker->busy = false;
+    own->busy = false;
     if (task.done == nullptr || self->stopping) continue;
     self->done.push_back(std::move(task.done));
     self->wake();
   }
+}
+
+void ThreadExecutor::Shared::Relieve(const std::shared_ptr<Shared>& self, const WorkerId& id,
+                                     Worker* worker) {
+  if (worker->tasks.empty() || self->stopping) return;
+  const int64_t now = self->clock.NowNs();
+  size_t live = 0;
+  for (auto thread = worker->threads.begin(); thread != worker->threads.end();) {
+    if (thread->over) {
+      thread->thread.join();
+      thread = worker->threads.erase(thread);
+      continue;
+    }
+    if (!thread->busy || now - thread->since < kStuckNs) return;
+    ++live;
+    ++thread;
+  }
+  if (live == 0) return Start(self, id, worker, /*spare=*/false);
+  // Only what is prompt is worth it. One for each task: what waits is likely to hang as well, and
+  // found out one after the other that adds up.
+  if (id.second != Queue::kPrompt) return;
+  for (size_t left = worker->tasks.size(); left > 0 && live < kThreadsMax; --left, ++live) {
+    try {
+      Start(self, id, worker, /*spare=*/true);
+    } catch (const std::system_error&) {  // the system has no more: they wait
+      worker->threads.pop_back();
+      return;
+    }
+  }
+}
+
+void ThreadExecutor::Shared::Start(const std::shared_ptr<Shared>& self, const WorkerId& id,
+                                   Worker* worker, bool spare) {
+  Thread& own = worker->threads.emplace_back();
+  // The process's signals are not this thread's business.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const absl::Cleanup unmask = [&before] { pthread_sigmask(SIG_SETMASK, &before, nullptr); };
+  own.thread =
+      std::thread([self, worker, own = &own, spare] { Shared::Work(self, worker, own, spare); });
+  const char* const what = id.second == Queue::kPrompt       ? "dev"
+                           : id.second == Queue::kBackground ? "reg"
+                           : id.second == Queue::kReading    ? "port"
+                           : id.second == Queue::kEnding     ? "end"
+                                                             : "probe";
+  const std::string name = absl::StrCat("railhop-", what, id.first);
+  pthread_setname_np(own.thread.native_handle(), name.c_str());
+}
+
+void ThreadExecutor::Shared::RelieveAll(const std::shared_ptr<Shared>& self) {
+  absl::MutexLock lock(&self->mutex);
+  for (auto& [id, worker] : self->workers) Relieve(self, id, &worker);
 }
 
 ThreadExecutor::ThreadExecutor(std::function<void()> wake) : shared_(std::make_shared<Shared>()) {
@@ -112,24 +179,12 @@ void ThreadExecutor::Run(int physical, Queue queue, Job job, Job done) {
   if (shared_->stopping) return;
   Shared::Worker& worker = shared_->workers[id];
   worker.tasks.push_back({std::move(job), std::move(done)});
-  if (worker.thread.joinable()) return;
-  // The process's signals are not this thread's business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  worker.thread = std::thread([shared = shared_, id] { Shared::Work(shared, id); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  const char* const what = queue == Queue::kPrompt       ? "dev"
-                           : queue == Queue::kBackground ? "reg"
-                           : queue == Queue::kReading    ? "port"
-                           : queue == Queue::kEnding     ? "end"
-                                                         : "probe";
-  const std::string name = absl::StrCat("railhop-", what, physical);
-  pthread_setname_np(worker.thread.native_handle(), name.c_str());
+  Shared::Relieve(shared_, id, &worker);
 }
 
 std::vector<Executor::Job> ThreadExecutor::TakeDone() {
+  // Whoever takes results comes by often enough to see that one is stuck.
+  Shared::RelieveAll(shared_);
   absl::MutexLock lock(&shared_->mutex);
   return std::exchange(shared_->done, {});
 }
@@ -154,23 +209,48 @@ bool ThreadExecutor::RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t b
         },
         nullptr);
   }
-  absl::MutexLock lock(&latch->mutex);
   const auto all_done = [&] {
     latch->mutex.AssertHeld();
     return latch->left == 0;
   };
-  return latch->mutex.AwaitWithTimeout(absl::Condition(&all_done), absl::Nanoseconds(bound_ns));
+  const int64_t end = shared_->clock.NowNs() + bound_ns;
+  while (true) {
+    const int64_t left = end - shared_->clock.NowNs();
+    {
+      absl::MutexLock lock(&latch->mutex);
+      if (latch->mutex.AwaitWithTimeout(
+              absl::Condition(&all_done),
+              absl::Nanoseconds(std::clamp<int64_t>(left, 0, kStuckNs)))) {
+        return true;
+      }
+    }
+    if (left <= kStuckNs) return false;
+    // Behind a call that hangs: another thread takes them.
+    Shared::RelieveAll(shared_);
+  }
+}
+
+bool ThreadExecutor::IsHeldUp() const {
+  absl::MutexLock lock(&shared_->mutex);
+  return std::any_of(shared_->workers.begin(), shared_->workers.end(), [](const auto& entry) {
+    return entry.first.second == Queue::kPrompt && !entry.second.tasks.empty();
+  });
 }
 
 int64_t ThreadExecutor::StuckFor(int physical) const {
   absl::MutexLock lock(&shared_->mutex);
   const auto found = shared_->workers.find({physical, Queue::kPrompt});
-  if (found == shared_->workers.end() || !found->second.busy) return 0;
-  return shared_->clock.NowNs() - found->second.since;
+  if (found == shared_->workers.end()) return 0;
+  const int64_t now = shared_->clock.NowNs();
+  int64_t longest = 0;
+  for (const Shared::Thread& thread : found->second.threads) {
+    if (thread.busy) longest = std::max(longest, now - thread.since);
+  }
+  return longest;
 }
 
 bool ThreadExecutor::Stop(int64_t bound_ns) {
-  std::map<WorkerId, std::thread> ended;
+  std::vector<std::thread> ended;
   bool clean;
   std::vector<Job> dropped_done;
   {
@@ -185,18 +265,19 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
     clean =
         shared_->mutex.AwaitWithTimeout(absl::Condition(&all_over), absl::Nanoseconds(bound_ns));
     for (auto& [id, worker] : shared_->workers) {
-      if (!worker.thread.joinable()) continue;
-      if (worker.over) {
-        ended[id] = std::move(worker.thread);
-      } else {
-        worker.thread.detach();
+      for (Shared::Thread& thread : worker.threads) {
+        if (thread.over) {
+          ended.push_back(std::move(thread.thread));
+          continue;
+        }
+        thread.thread.detach();
         any_left_behind.store(true, std::memory_order_relaxed);
-        LeaveBehind(std::exchange(worker.tasks, {}));
       }
+      if (!worker.tasks.empty()) LeaveBehind(std::exchange(worker.tasks, {}));
     }
     shared_->wake = [] {};
   }
-  for (auto& [id, thread] : ended) thread.join();
+  for (std::thread& thread : ended) thread.join();
   return clean;
 }
 

@@ -1,4 +1,5 @@
-// Executor with threads: one for each device and queue, from the first job on.
+// Executor with threads: one for each device and queue, from the first job on. While calls on a
+// device hang, there are more for its prompt queue, each for one of them; they end with the hang.
 #ifndef RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 #define RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 
@@ -32,6 +33,9 @@ class ThreadExecutor final : public Executor {
   std::vector<Job> TakeDone() override;
   bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) override;
   int64_t StuckFor(int physical) const override;
+  // Whether prompt jobs wait: TakeDone has to be called again within kStuckNs, in case what they
+  // wait behind hangs.
+  bool IsHeldUp() const;
 
   // Takes no more jobs, and waits until those that are queued have ended; no `done` is kept. false:
   // some hang. Their threads are left behind on purpose, since nothing can end them, and so must be

@@ -104,6 +104,29 @@ TEST(ThreadExecutor, JobHangs_OthersGoOnAndWaitsHaveABound) {
   EXPECT_FALSE(*unwanted);
 }
 
+// Calls of many connections on one dying device hang side by side.
+TEST(ThreadExecutor, JobHangs_ThoseBehindItGoOn) {
+  absl::Notification release;
+  std::atomic<int> begun = 0;
+  ThreadExecutor executor([] {});
+  constexpr int kHung = 5;
+  for (int i = 0; i < kHung; ++i) {
+    executor.Run(
+        1,
+        [&] {
+          ++begun;
+          release.WaitForNotification();
+        },
+        nullptr);
+  }
+  bool ran = false;
+  EXPECT_TRUE(executor.RunAndWait({{1, [&] { ran = true; }}}, kMinuteNs));
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(begun, kHung);
+  release.Notify();
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+}
+
 TEST(ThreadExecutor, AfterStop_NothingRuns) {
   ThreadExecutor executor([] {});
   EXPECT_TRUE(executor.Stop(kMinuteNs));

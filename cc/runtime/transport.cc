@@ -232,14 +232,12 @@ absl::Status CloseInBound(State* running, ConnectionComm* comm, datapath::Connec
   const std::shared_ptr<Closing> closing = before != nullptr ? before : std::make_shared<Closing>();
   comm->closing = closing;
   if (before == nullptr) {
-    // Behind a call that hangs already there is nothing to wait for.
-    const int64_t bound = executor.StuckFor(physical) < kCloseBoundNs ? kCloseBoundNs : 0;
     executor.RunAndWait({{physical,
                           [closing, connection, close] {
                             closing->status = close(connection);
                             closing->ended.store(true, std::memory_order_release);
                           }}},
-                        bound);
+                        executor.CloseBoundNs(physical));
   }
   if (!closing->ended.load(std::memory_order_acquire)) {
     return absl::UnavailableError(absl::StrCat(

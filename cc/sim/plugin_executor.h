@@ -38,12 +38,16 @@ class SimExecutor final : public runtime::Executor {
 
  private:
   class Worker;
+  // Who takes the next job: a thread that does not hang, or a new one.
   Worker* WorkerOf(int physical, Queue queue);
+  // Of the prompt queue, one that has nothing to do.
+  Worker* IdleOf(int physical);
+  Worker* NewOf(int physical, Queue queue);
 
   PluginHost* const host_;
   Prng prng_;
   const std::function<void()> wake_;
-  std::map<std::pair<int, Queue>, std::unique_ptr<Worker>> workers_;
+  std::map<std::pair<int, Queue>, std::vector<std::unique_ptr<Worker>>> workers_;  // threads
   std::deque<Job> done_;
   bool abandoned_ = false;
 };

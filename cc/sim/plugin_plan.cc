@@ -571,8 +571,10 @@ PluginPlan DrawPluginPlan(uint64_t seed) {
     plan.may_fail = !Survives(plan);
     // What is given up is so soon, that it can be waited for.
     const bool dies = std::find(plan.killed.begin(), plan.killed.end(), true) != plan.killed.end();
-    // Longer than a call that hangs: what a dying NIC holds is not given up before it lets go.
-    if (plan.may_fail || dies) plan.failover.give_up_ns = static_cast<int64_t>(100 * kSecond);
+    // What a dying NIC holds is not given up before it lets go: a little longer than one call
+    // hangs, and well short of two, one behind the other.
+    const uint64_t give_up = plan.hangs ? 70 * kSecond : 60 * kSecond;
+    if (plan.may_fail || dies) plan.failover.give_up_ns = static_cast<int64_t>(give_up);
   }
   return plan;
 }

@@ -94,9 +94,7 @@ PluginProcess::PluginProcess(PluginHost* host, ControlNet* net,
   };
   hooks.run = [this](runtime::ConnectionComm* comm, std::function<void()> job) {
     const int physical = comm->device->parts[0]->id;
-    constexpr int64_t kBoundNs = 5'000'000'000;
-    return executor_->RunAndWait({{physical, std::move(job)}},
-                                 executor_->StuckFor(physical) < kBoundNs ? kBoundNs : 0);
+    return executor_->RunAndWait({{physical, std::move(job)}}, executor_->CloseBoundNs(physical));
   };
   hooks.remove = [this](const PluginConnection& c, engine::End end) {
     return driver_->Remove(EndIdOf(c, end));

@@ -160,6 +160,22 @@ TEST_F(RulesTest, OnePortOfTwo_LanesOnTheOtherStay) {
   ExpectAllGoOn();
 }
 
+// Calls that hang for a minute each, on the device of all connections: the minutes do not add up.
+TEST_F(RulesTest, CallsHangOnADyingPort_AllConnectionsGoOnAfterOneCall) {
+  Connect(6, {0}, 10'000, 50 * kMs);
+  RunFor(3 * kSecond);
+  Fault("a/nic0 quirk hang_verbs");
+  Fault("a/nic0 down");
+  RunFor(70 * kSecond);
+  std::vector<uint64_t> before;
+  for (const auto& traffic : traffic_) before.push_back(traffic->recv()->requests());
+  RunFor(kSecond);
+  for (size_t i = 0; i < traffic_.size(); ++i) {
+    EXPECT_GT(traffic_[i]->recv()->requests(), before[i]) << i;
+  }
+  ExpectAllGoOn();
+}
+
 // Rule 11.
 TEST_F(RulesTest, NoControlChannelForAMinute_TrafficGoesOn) {
   Connect(2, {0}, 1000, 50 * kMs);
