@@ -53,6 +53,18 @@ class Environment:
         """What the program prints."""
         return self._run([str(self.folder / "bin/python"), "-c", code], **more).strip()
 
+    def complaint(self, *words: str) -> str:
+        """What the program `railhop` says to bad input: one line, with status 2."""
+        done = subprocess.run(
+            [str(self.folder / "bin/railhop"), *words], env=self.variables, cwd="/", check=False,
+            text=True, stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        assert done.stderr.startswith("railhop: "), done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
     def program(self, *words: str) -> str:
         """What a program of the environment prints."""
         return self._run([str(self.folder / "bin" / words[0]), *words[1:]]).strip()
@@ -122,6 +134,22 @@ def test_the_command_line_sets_a_job_up(environment: Environment) -> None:
     assert "export NCCL_NET_PLUGIN=railhop" in exports
     assert str(environment.folder) in exports
     assert _VERSION in environment.program("railhop", "--version")
+
+
+def test_every_command_explains_itself_and_bad_input_is_one_line(environment: Environment) -> None:
+    """With the versions of click and rich that a user of this Python may have."""
+    helped = environment.program("railhop", "--help")
+    commands = helped.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    names = [line.split()[0] for line in commands if line[2] != " "]
+    assert {"env", "run", "status", "drill", "netperf"} <= set(names)
+    for name in names:
+        assert "Examples:" in environment.program("railhop", name, "--help"), name
+    assert "no command 'stauts'" in environment.complaint("stauts")
+    assert "see 'railhop run --help'" in environment.complaint("run")
+    assert "--interval" in environment.complaint("status", "--interval", "never")
+    assert "NAME=VALUE" in environment.complaint("config", "--set", "RAILHOP_HOLD_DOWN")
+    assert "no-such.json" in environment.complaint("report", "/no-such.json", "-o", "/tmp/page.html")
+    assert "no process with Railhop" in environment.complaint("failover", "mlx5_0")
 
 
 def test_a_job_can_be_watched_from_inside(environment: Environment) -> None:

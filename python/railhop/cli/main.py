@@ -19,6 +19,10 @@ from railhop.report.run import ReportError
 from railhop.scenario.step import ScenarioError
 
 _INTERRUPTED = 130
+# Click before 8.2, the last for Python 3.9, has none: it prints the help and exits.
+_NO_WORDS: type[click.UsageError] = getattr(
+    click.exceptions, "NoArgsIsHelpError", type("_Never", (click.UsageError,), {})
+)
 
 # In the order of the help text; each is COMMAND of railhop.cli.NAME, loaded when it is needed.
 COMMANDS = (
@@ -88,7 +92,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs it; the exit status. argv: without the program's name; sys.argv's if not given."""
     try:
         return _run(argv)
-    except click.exceptions.NoArgsIsHelpError as error:
+    except _NO_WORDS as error:
         print(error.format_message())
         return INPUT
     except click.UsageError as error:
