@@ -7,11 +7,13 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from railhop.cli.terminal import Terminal
+from railhop.cli.terminal import PATIENCE_S, Terminal
 from railhop.drills.job import Job
 from railhop.drills.streams import Streams
 from railhop.drills.world import World
@@ -53,10 +55,41 @@ def processes(screen: str) -> list[list[str]]:
     return found
 
 
-def recovered(shown: list[list[str]]) -> bool:
-    """Whether the last line of the last of them is an episode that is over."""
-    last = shown[-1][-1] if shown else ""
-    return bool(re.match(r"\d\d:\d\d:\d\d  mlx5_0:1 .* ms +\S+ k?B", last))
+def well(shown: list[list[str]]) -> bool:
+    """Whether two processes are on it, and all is well with both."""
+    wanted = [rf"{port}  up  +start .* 200 Gb/s" for port in PORTS]
+    wanted += [r"process \d+ on \S+  ok  ", r"\d+ paths, none in doubt$", r"no episodes$"]
+    wanted.append(r"4 connections: 4 healthy$")
+    return len(shown) == 2 and all(has(lines, *wanted) for lines in shown)
+
+
+def left(shown: list[list[str]], peer: str) -> bool:
+    """Whether a process is on it and says all there is to say of mlx5_0 that is down."""
+    return bool(shown) and has(
+        shown[0],
+        r"process \d+ on \S+  degraded  ",
+        r"mlx5_0:1  down  .* (port down|told by peer)$",
+        r"4 connections: 3 healthy, 1 on backup$",
+        # The other end is told from this one, though both are on one host.
+        rf"mlx5_0 (to|from) {peer}  on backup  mlx5_1:1 mlx5_2:1 mlx5_3:1  mlx5_0:1 .* [0-9a-f]+$",
+        rf"mlx5_0:1  {peer} mlx5_\d:1  failed  +\d+ of \d+$",
+        rf"\d\d:\d\d:\d\d  mlx5_0:1  {peer}  .* m?s +\S+ k?B$",
+    )
+
+
+def over(process: Any) -> None:
+    """Waits until it has left a port and everything moves again."""
+    deadline = time.monotonic() + PATIENCE_S
+    health = process.health()
+    while health.verdict != "degraded" or not all(one.recovered for one in health.episodes):
+        assert time.monotonic() < deadline, health
+        time.sleep(0.05)
+        health = process.health()
+
+
+def has(lines: list[str], *patterns: str) -> bool:
+    """Whether each begins one of the lines."""
+    return all(any(re.match(pattern, line) for line in lines) for pattern in patterns)
 
 
 def whole(screen: str) -> None:
@@ -71,37 +104,20 @@ def whole(screen: str) -> None:
 
 def test_ports_paths_connections_and_an_episode_are_on_it(job: Job) -> None:
     with Terminal(STATUS, columns=100, lines=30) as terminal:
-        screen = terminal.wait("two processes", lambda text: len(processes(text)) == 2)
+        screen = terminal.wait("two processes", lambda text: well(processes(text)))
         whole(screen)
-        for lines in processes(screen):
-            assert " ok " in lines[0], screen
+        both = processes(screen)
+        for lines in both:
             assert lines[1].split()[:4] == ["port", "state", "since", "connections"], screen
-            shown = [line.split()[:2] for line in lines[2:6]]
-            assert shown == [[port, "up"] for port in PORTS], screen
-            assert all("200 Gb/s" in line for line in lines[2:6]), screen
-            rest = ["4 connections: 4 healthy", "4 paths, none in doubt", "no episodes"]
-            assert lines[6:] == rest, screen
+            assert len(lines) == 9, screen
+        names = ["{3}:{1}".format(*lines[0].split()) for lines in both]
         job.fault("alpha/mlx5_0 down")
-        screen = terminal.wait("an episode", lambda text: recovered(processes(text)[:1]))
+        screen = terminal.wait("one end", lambda text: left(processes(text)[:1], names[1]))
         whole(screen)
-        both = [processes(screen)[0]]
-        # There may be a line too many.
+        # There may be a line too many for the other.
         terminal.press("\x1b[6~")
-        screen = terminal.wait("the other end's", lambda text: recovered(processes(text)[-1:]))
+        screen = terminal.wait("the other", lambda text: left(processes(text)[-1:], names[0]))
         whole(screen)
-        both.append(processes(screen)[-1])
-        pids = [lines[0].split()[1] for lines in both]
-        assert pids[0] != pids[1], screen
-        for lines, peer in zip(both, reversed(pids)):
-            host = lines[0].split()[3]
-            text = "\n".join(lines)
-            assert re.match(rf"process \d+ on {host}  degraded ", text), text
-            assert re.search(r"^mlx5_0:1  down ", text, re.M), text
-            assert "3 healthy, 1 on backup" in text, text
-            # The other end is told from this one, though both are on one host.
-            row = rf"^mlx5_0 (to|from) {host}:{peer}  on backup  mlx5_1:1 mlx5_2:1 mlx5_3:1  mlx5_0"
-            assert re.search(row, text, re.M), text
-            assert re.search(rf"^mlx5_0:1  {host}:{peer} mlx5_\d:1  failed ", text, re.M), text
         terminal.press("q")
         assert terminal.end() == 0
         given_back(terminal)
@@ -109,6 +125,8 @@ def test_ports_paths_connections_and_an_episode_are_on_it(job: Job) -> None:
 
 def test_a_narrow_one_leaves_columns_out_and_scrolls(job: Job) -> None:
     job.fault("alpha/mlx5_0 down")
+    for process in job.processes():
+        over(process)
     with Terminal(STATUS, columns=60, lines=20) as terminal:
         screen = terminal.wait("the episode", lambda text: "moving after" in text)
         whole(screen)
@@ -120,13 +138,13 @@ def test_a_narrow_one_leaves_columns_out_and_scrolls(job: Job) -> None:
         assert port.split()[:3] == ["port", "state", "since"], screen
         assert "of them backup" not in port, screen
         terminal.press(" ")
-        screen = terminal.wait("its end", lambda text: "lines 1 to 19" not in text)
+        further = re.compile(r"; lines (?!1 to)(\d+) to \d+ of \d+, arrows scroll$")
+        screen = terminal.wait("what follows", lambda text: bool(further.search(text)))
         whole(screen)
-        last = re.search(r"lines \d+ to (\d+) of (\d+)", screen)
-        assert last, screen
-        assert last[1] == last[2], screen
+        first = further.search(screen)
+        assert first, screen
         terminal.press("\x1b[A")
-        terminal.wait("a line up", lambda text: f"to {int(last[1]) - 1} of" in text)
+        terminal.wait("a line up", lambda text: f"; lines {int(first[1]) - 1} to " in text)
         # A larger window has room for all of it.
         terminal.resize(100, 50)
         screen = terminal.wait("all", lambda text: "lines" not in text and "sent again" in text)
