@@ -148,7 +148,9 @@ def test_every_command_explains_itself_and_bad_input_is_one_line(environment: En
     assert "see 'railhop run --help'" in environment.complaint("run")
     assert "--interval" in environment.complaint("status", "--interval", "never")
     assert "NAME=VALUE" in environment.complaint("config", "--set", "RAILHOP_HOLD_DOWN")
-    assert "no-such.json" in environment.complaint("report", "/no-such.json", "-o", "/tmp/page.html")
+    assert "no-such.json" in environment.complaint(
+        "report", "/no-such.json", "-o", "/tmp/page.html"
+    )
     assert "no process with Railhop" in environment.complaint("failover", "mlx5_0")
 
 

@@ -87,6 +87,13 @@ def words_in(text: str) -> str:
     return text.replace("_", " ")
 
 
+def cause_in(cause: object) -> str:
+    """The first sign of a fault for people; empty if there was none."""
+    if str(cause) in ("none", "unknown"):
+        return ""
+    return "told by peer" if str(cause) == "peer" else words_in(str(cause))
+
+
 def writable_folder(path: str) -> None:
     """Errors: CliError if a file cannot be made there; before long work, not behind it."""
     folder = os.path.dirname(os.path.abspath(path))

@@ -18,13 +18,16 @@ def _row(option: dict[str, Any]) -> tuple[str, str, str, str]:
 
 @click.command(
     "config",
+    short_help="Options in force, and who set them.",
     epilog=examples(
         "railhop config --changed",
         "railhop config --pid 4242 --json",
         "railhop config --set RAILHOP_STALL_THRESHOLD=500ms",
     ),
 )
-@click.option("--set", "setting", metavar="NAME=VALUE", help="Change one that may change now.")
+@click.option(
+    "--set", "setting", metavar="NAME=VALUE", help="Change one that may change while the job runs."
+)
 @click.option("--changed", is_flag=True, help="Only those that are not at their default.")
 @process_options
 @json_option
@@ -37,7 +40,10 @@ def COMMAND(  # noqa: N802
     path: Optional[str],
     as_json: bool,
 ) -> None:
-    """Options in force in the jobs on this node, with the source of each."""
+    """Options in force in the jobs on this node, with the source of each.
+
+    A change lasts until the process ends. docs/reference/environment.md explains every option.
+    """
     if setting is not None:
         name, equals, value = setting.partition("=")
         if not equals:
@@ -61,7 +67,7 @@ def COMMAND(  # noqa: N802
         return
     out = console()
     for one, options in found:
-        out.print(f"{one.pid}", style="bold")
+        out.print(f"process {one.pid} on {one.host}", style="bold")
         table = Table(box=None, pad_edge=False)
         for head in ("option", "value", "set by", "may change now"):
             table.add_column(head)

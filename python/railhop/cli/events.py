@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import click
 
-from railhop.cli.common import console, examples, words_in
+from railhop.cli.common import cause_in, console, examples, words_in
 from railhop.cli.select import ENDED, Chosen, choose_some, process_options
 
 _PAGE = 1024
@@ -56,8 +56,8 @@ class Reader:
 
 def text_of(entry: dict[str, Any]) -> str:
     """One line for people."""
-    seconds = entry["time_unix_ns"] / 1e9
-    clock = time.strftime("%H:%M:%S", time.localtime(seconds)) + f"{seconds % 1:.3f}"[1:]
+    seconds, rest_ns = divmod(entry["time_unix_ns"], 1_000_000_000)
+    clock = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest_ns // 1_000_000:03}"
     words = [words_in(str(entry["kind"]))]
     if entry["port"]:
         words.append(entry["port"])
@@ -65,8 +65,8 @@ def text_of(entry: dict[str, Any]) -> str:
         words.append(f"to {entry['peer_host']} {entry['peer_port']}".rstrip())
     if entry["connection"]:
         words.append(f"connection {entry['connection']} epoch {entry['epoch']}")
-    if str(entry["cause"]) not in ("none", "unknown"):
-        words.append(f"({words_in(str(entry['cause']))})")
+    if cause := cause_in(entry["cause"]):
+        words.append(f"({cause})")
     if entry["text"]:
         words.append(entry["text"])
     if str(entry["kind"]) == "episode_recovered":
@@ -77,6 +77,7 @@ def text_of(entry: dict[str, Any]) -> str:
 
 @click.command(
     "events",
+    short_help="What happened: every change of state.",
     epilog=examples(
         "railhop events",
         "railhop events --follow",
@@ -86,7 +87,11 @@ def text_of(entry: dict[str, Any]) -> str:
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on until the jobs end, or Ctrl-C.")
 @click.option(
-    "--after", type=click.IntRange(min=0), default=0, help="Only entries behind this serial."
+    "--after",
+    metavar="SERIAL",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Only entries behind this one, of each process; --json shows serials.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a line, for 'railhop report'."
@@ -101,7 +106,10 @@ def COMMAND(  # noqa: N802
     job: Optional[str],
     path: Optional[str],
 ) -> None:
-    """What happened: every change of state of ports, paths and connections."""
+    """What happened: every change of state of ports, paths and connections.
+
+    Each line has the time, the process and its episode, if it belongs to one.
+    """
     reader = Reader(choose_some(pid, job, path), after)
     out = console()
     while True:

@@ -128,6 +128,7 @@ def list_fabrics() -> None:
 
 @COMMAND.command(
     "topology",
+    short_help="Check a topology, or list the built-in ones.",
     epilog=examples(
         "railhop fabric topology",
         "railhop fabric topology two-hosts-4nic",

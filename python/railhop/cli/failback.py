@@ -13,6 +13,7 @@ from railhop.cli.select import Chosen, choose_all, process_options
 
 @click.command(
     "failback",
+    short_help="Bring traffic back, without waiting for the hold-down.",
     epilog=examples(
         "railhop failback",
         "railhop failback mlx5_0",

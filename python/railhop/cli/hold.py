@@ -13,6 +13,7 @@ from railhop.cli.select import Chosen, choose_all, process_options
 
 @click.command(
     "hold",
+    short_help="Take a port or a device out of service.",
     epilog=examples(
         "railhop hold mlx5_3",
         "railhop hold mlx5_3:1 --pid 4242",

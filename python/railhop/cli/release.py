@@ -13,6 +13,7 @@ from railhop.cli.select import Chosen, choose_all, process_options
 
 @click.command(
     "release",
+    short_help="Let a port or a device into service again.",
     epilog=examples(
         "railhop release mlx5_3",
     ),
@@ -26,7 +27,7 @@ def COMMAND(  # noqa: N802
     """Let a port or a device into service again, after 'hold' or 'failover'.
 
     It is used as soon as it has answered probes for its hold-down; 'railhop failback' does not
-    wait for that.
+    wait for that. Where no command holds it, the answer says so and the status is 0.
     """
 
     def do(process: Chosen) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import click
 from rich.table import Table
 
-from railhop.cli.common import console, examples, json_option, print_json, words_in
+from railhop.cli.common import cause_in, console, examples, json_option, print_json
 from railhop.cli.select import choose_some, process_options
 from railhop.cli.view import short_program
 from railhop.report.units import milliseconds, size
@@ -29,7 +29,15 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
 def _ports(stats: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("port")
-    for head in ("sent", "received", "messages out", "in", "sent again", "stalls", "faults"):
+    for head in (
+        "sent",
+        "received",
+        "messages sent",
+        "messages received",
+        "sent again",
+        "stalls",
+        "faults",
+    ):
         table.add_column(head, justify="right")
     for port in stats["ports"]:
         table.add_row(
@@ -56,11 +64,12 @@ def _faults(stats: dict[str, Any]) -> str:
     """Causes with their counts, in words."""
     found = stats["faults"]
     pairs = found.items() if isinstance(found, dict) else ((x["cause"], x["count"]) for x in found)
-    return ", ".join(f"{words_in(str(cause))} {count}" for cause, count in pairs) or "none"
+    return ", ".join(f"{cause_in(cause)} {count}" for cause, count in pairs) or "none"
 
 
 @click.command(
     "stats",
+    short_help="Counters: traffic, faults, times to recover.",
     epilog=examples(
         "railhop stats",
         "railhop stats --pid 4242 --json",
@@ -73,7 +82,9 @@ def COMMAND(  # noqa: N802
 ) -> None:
     """Counters of the jobs on this node: traffic of each port, faults by cause, times to recover.
 
-    All are of the process's life and never go back.
+    All are of the process's life and never go back. "sent" counts what was handed to the NIC, so
+    "sent again" is a part of it. The times: from the last sign of life to the decision (detect),
+    until both ends agree (agree), until everything moves again (resume); and of a probe's answer.
     """
     found = [one.api.stats().to_dict() for one in choose_some(pid, job, path)]
     if as_json:
@@ -82,7 +93,7 @@ def COMMAND(  # noqa: N802
     out = console()
     for stats in found:
         process = stats["process"]
-        head = f"{process['pid']} {short_program(process['program'])}"
+        head = f"process {process['pid']} on {process['host']}  {short_program(process['program'])}"
         out.print(head, style="bold", markup=False)
         out.print(_ports(stats))
         out.print(

@@ -76,6 +76,7 @@ def _good(healths: list[dict[str, Any]], hung: list[str]) -> bool:
 
 @click.command(
     "status",
+    short_help="Ports, paths, connections, episodes: a live view.",
     epilog=examples(
         "railhop status",
         "railhop status --once --pid 4242",
@@ -87,7 +88,13 @@ def _good(healths: list[dict[str, Any]], hung: list[str]) -> bool:
 @click.option(
     "--check", is_flag=True, help="As --once; status 1 unless a process is there and all is ok."
 )
-@click.option("--interval", type=click.FloatRange(0.1, 60), default=1.0, help="Seconds (1).")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 60),
+    default=1.0,
+    help="From one look to the next (1).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON, once.")
 @process_options
 def COMMAND(  # noqa: N802
@@ -109,7 +116,7 @@ def COMMAND(  # noqa: N802
     no process with Railhop is there.
 
     A peer is HOST:PID if it runs on this node; else HOST, or HOST/INSTANCE where several processes
-    of that host are peers. "since start": so since the process has begun.
+    of that host are peers. A state "since start" has not changed since the process began.
     """
     try:
         healths, hung = _healths(pid, job, path)

@@ -18,7 +18,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from railhop.cli.common import words_in
+from railhop.cli.common import cause_in, words_in
 from railhop.report.units import milliseconds, size
 
 _STYLES = {
@@ -116,13 +116,6 @@ def _word(state: Any) -> Text:
     return Text(words_in(str(state)), style=_STYLES.get(str(state), ""))
 
 
-def _cause(cause: Any) -> str:
-    """A cause for people; nothing for none."""
-    if str(cause) in ("none", "unknown"):
-        return ""
-    return "told by peer" if str(cause) == "peer" else words_in(str(cause))
-
-
 def _since(unix_ns: int, now_unix_ns: int) -> str:
     if not unix_ns:
         return "start"
@@ -152,7 +145,7 @@ def ports(health: dict[str, Any], view: View) -> Table:
     now = health["process"]["now_unix_ns"]
     rows = []
     for one in health["ports"]:
-        why = "by command" if one["held_by_command"] else _cause(one["cause"])
+        why = "by command" if one["held_by_command"] else cause_in(one["cause"])
         rows.append((
             one["name"], _word(one["state"]), _since(one["since_unix_ns"], now),
             str(one["connections"]), str(one["lanes"]), str(one["lanes_backup"]),
@@ -234,7 +227,7 @@ def episodes(health: dict[str, Any], view: View) -> list[RenderableType]:
         clock = time.strftime("%H:%M:%S", time.localtime(one["begin_unix_ns"] / 1e9))
         over = milliseconds(one["resume_ns"] / 1e6) if one["recovered"] else "not yet"
         rows.append((
-            clock, one["port"], peers.of_host(one["peer_host"]), _cause(one["cause"]),
+            clock, one["port"], peers.of_host(one["peer_host"]), cause_in(one["cause"]),
             words_in(str(one["blame"])), over, size(one["bytes_resent"]),
         ))  # fmt: skip
     return [view.table(_EPISODE, rows)]
