@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import railhop
 from railhop.drills.errors import DrillError
-from railhop.drills.workload import Group, Outcome, status_text
+from railhop.drills.workload import Group, Outcome, status_text, uninterrupted
 from railhop.drills.world import AnyWorld
 
 # A file for what only the workload knows, JSON lines: {"step": 3, "ms": 41.2, "loss": 0.7} after
@@ -77,8 +77,9 @@ class Command:
                     RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(len(hosts)),
                     LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                 )  # fmt: skip
-            group = Group(self._command, env, echo_fd=self._echo_fd)
-            self._groups.append(group)
+            with uninterrupted():
+                group = Group(self._command, env, echo_fd=self._echo_fd)
+                self._groups.append(group)
             world.started(group.process.pid)
 
     def running(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Optional
 from railhop import paths
 from railhop.drills.errors import DrillError
 from railhop.drills.judge import Gap
-from railhop.drills.workload import Group, Outcome, status_text
+from railhop.drills.workload import Group, Outcome, status_text, uninterrupted
 from railhop.drills.world import AnyWorld, World
 
 # Gaps that are shorter come with every message.
@@ -71,7 +71,8 @@ class Streams:
             **self._environment,
             **world.environment(),
         }
-        self._group = Group(command, env)
+        with uninterrupted():
+            self._group = Group(command, env)
 
     def _started(self) -> Group:
         assert self._group is not None, "start() comes first"

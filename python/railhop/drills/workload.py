@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional, Protocol
 
 from railhop.drills.errors import DrillError
@@ -59,6 +59,25 @@ class Workload(Protocol):
 
     def kill(self) -> None:
         """Ends it at once with all that it started. May be repeated."""
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: what is started in it is known to who will end it.
+
+    Elsewhere than in the main thread, which alone is interrupted, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 class Group:
