@@ -19,6 +19,8 @@ from tools.lib.products import PRODUCTS
 
 # Bazel's exit statuses that leave the tests' own outcomes to be read: all passed, some failed.
 _JUDGED_BY_TESTS = (0, 3)
+# Of tests that become another user.
+_ROOT_TAG = "needs_root"
 # Of why a test failed, in the list at the end.
 _REASON_CHARACTERS_MAX = 200
 
@@ -79,6 +81,16 @@ def run_pass(one: Pass, targets: list[str], options: list[str]) -> Report:
     if status not in _JUDGED_BY_TESTS and not any(o.cases.failed for o in found):
         found.append(_failed("//...", "unit", f"bazel ended with status {status}"))
     return Report(one.name, found, time.monotonic() - start)
+
+
+def without_root(targets: list[str]) -> list[str]:
+    """Bazel's options that leave out what only root can test, where this is an ordinary user."""
+    if os.geteuid() == 0 or not has_tests(_ROOT_TAG, targets):
+        return []
+    workspace.say(
+        f"tests with the tag {_ROOT_TAG} are left out: this is an ordinary user; CI runs them"
+    )
+    return [f"--test_tag_filters=-{_ROOT_TAG}"]
 
 
 def has_tests(tag: str, targets: list[str]) -> bool:
@@ -241,6 +253,7 @@ def main() -> int:
     # CI always runs the plain tests. With a sanitizer, which takes several times as long, an
     # unchanged test's result may come from the cache.
     options = ["--nocache_test_results"] if workspace.in_ci() else []
+    options += without_root(args.targets)
     prepared, reports = prepare_all(args.targets)
     reports.append(run_pass(PLAIN, args.targets, [*options, *prepared]))
     if not args.quick:
