@@ -169,11 +169,7 @@ std::string SocketPath(const std::string& directory, int64_t pid) {
 
 std::vector<std::string> SearchedDirectories(const Surroundings& surroundings) {
   std::vector<std::string> directories = SocketDirectories(surroundings);
-  Surroundings unset = surroundings;
-  unset.admin_dir.clear();
-  for (std::string& directory : SocketDirectories(unset)) {
-    AddOnce(std::move(directory), &directories);
-  }
+  if (!surroundings.admin_dir.empty()) return directories;
   const std::string& root = surroundings.root;
   AddOnce(root + "/run/user/" + std::to_string(surroundings.uid) + "/railhop", &directories);
   if (surroundings.uid != 0) return directories;

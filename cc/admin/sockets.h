@@ -4,7 +4,8 @@
 // that can be had of $XDG_RUNTIME_DIR/railhop (which batch systems often pass on from a node where
 // it exists), /run/railhop (root), /tmp/railhop-<uid>. The directory belongs to the user and nobody
 // else may write there, or it is not used: a name in a directory of others could be anybody's. Who
-// looks for sockets looks in all of these; root in those of all users.
+// looks for sockets looks in $RAILHOP_ADMIN_DIR alone if that is set, so that a command does not
+// reach jobs that were not meant; else in all of these, root in those of all users.
 #ifndef RAILHOP_CC_ADMIN_SOCKETS_H_
 #define RAILHOP_CC_ADMIN_SOCKETS_H_
 

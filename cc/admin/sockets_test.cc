@@ -80,8 +80,15 @@ TEST_F(Sockets, Searched_RootLooksInThoseOfAll) {
   EXPECT_TRUE(has(folder_ + "/run/railhop"));
   EXPECT_TRUE(has(folder_ + "/run/user/1000/railhop"));
   EXPECT_TRUE(has(folder_ + "/tmp/railhop-77"));
-  EXPECT_EQ(SearchedDirectories({.admin_dir = "/a", .uid = 9, .root = folder_}),
-            (Paths{"/a", folder_ + "/tmp/railhop-9", folder_ + "/run/user/9/railhop"}));
+  EXPECT_EQ(SearchedDirectories({.uid = 9, .root = folder_}),
+            (Paths{folder_ + "/tmp/railhop-9", folder_ + "/run/user/9/railhop"}));
+}
+
+TEST_F(Sockets, SearchedWithAFolderSet_NoOther) {
+  Make("/run/user/1000");
+  Make("/tmp/railhop-77");
+  EXPECT_EQ(SearchedDirectories({.admin_dir = "/a", .uid = 0, .root = folder_}), Paths{"/a"});
+  EXPECT_EQ(SearchedDirectories({.admin_dir = "/a", .uid = 9, .root = folder_}), Paths{"/a"});
 }
 
 // Another process may have been told another folder.
