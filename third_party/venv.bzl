@@ -3,11 +3,11 @@ requirements.
 
 .venv is a symlink to an environment whose folder is named by the hash of its requirements, so the
 paths that get into Bazel's cache are the same in every checkout and change when a requirement does.
+A running server does not see a symlink change: what they point at is also in the environment
+(.bazelrc.local), and a change of that makes it look again.
 """
 
 def _venv(rctx):
-    # A running server looks again when this file changes.
-    rctx.path(Label("//:requirements.txt"))
     link = rctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv")
     if not link.exists:
         fail(".venv not found: run tools/setup")
@@ -28,6 +28,7 @@ py_runtime(
 
 venv_python_repository = repository_rule(
     implementation = _venv_python_repository_impl,
+    environ = ["RAILHOP_VENV"],
     local = True,
     doc = "The interpreter of .venv as a py_runtime.",
 )
@@ -51,6 +52,7 @@ venv_package_repository = repository_rule(
             doc = "name in the repository -> path below .venv's site-packages",
         ),
     },
+    environ = ["RAILHOP_VENV"],
     local = True,
     doc = "Links files of a Python package that carries C++ headers.",
 )
@@ -72,6 +74,7 @@ def _wheelhouse_repository_impl(rctx):
 
 wheelhouse_repository = repository_rule(
     implementation = _wheelhouse_repository_impl,
+    environ = ["RAILHOP_WHEELHOUSE"],
     local = True,
     doc = "Wheels of everything that ours depends on.",
 )
