@@ -24,6 +24,8 @@ namespace {
 // What was said so long before a session is found to be lost has arrived: heartbeats tell sooner.
 constexpr int64_t kHeardNs = 60'000'000'000;
 constexpr size_t kFarewellsMax = 4096;
+// A session that was lost is there again long before, if there is a way.
+constexpr int64_t kLeavingNs = 60'000'000'000;
 
 }  // namespace
 
@@ -70,6 +72,7 @@ void Driver::Add(LinkInfo info) {
   peer.dead_since = 0;
   peer.goodbye = false;
   parts_.channel->Add(peer_id, id.connection, link->info.secret, link->info.addresses);
+  EndLeaving(peer_id);
   links_[id] = link;
   dirty_.insert(id);
   due_ = 0;
@@ -81,10 +84,60 @@ void Driver::SayOver(const Link& link) {
   const bool failed = !link.reason.empty();
   const engine::Over over = {
       .to = PeerEnd(link), .failed = failed, .reason = failed ? link.reason : kClosed};
-  auto& farewells = peers_[link.info.peer].farewells;
-  if (farewells.size() == kFarewellsMax) farewells.erase(farewells.begin());
-  farewells[over.to] = {.over = over, .said_at = now_};
+  if (farewells_.size() >= kFarewellsMax && !farewells_.contains(over.to)) {
+    farewells_.erase(std::min_element(
+        farewells_.begin(), farewells_.end(),
+        [](const auto& x, const auto& y) { return x.second.said_at < y.second.said_at; }));
+  }
+  farewells_[over.to] = {.peer = link.info.peer, .over = over, .said_at = now_};
   Send(link, over);
+}
+
+void Driver::SayFarewells(InstanceId peer) {
+  for (auto& [end, farewell] : farewells_) {
+    if (farewell.peer != peer) continue;
+    farewell.said_at = now_;
+    parts_.channel->Send(peer, farewell.over);
+  }
+}
+
+// Without a session nobody has heard of it: the other end would take this process for dead.
+void Driver::Leave(InstanceId peer, engine::ConnectionId last) {
+  const Peer& state = peers_[peer];
+  const bool heard =
+      state.up || state.dead_since != 0 ||
+      std::none_of(farewells_.begin(), farewells_.end(),
+                   [peer](const auto& farewell) { return farewell.second.peer == peer; });
+  if (heard) return parts_.channel->Remove(peer, last);
+  leaving_[peer] = {.last = last, .until = now_ + kLeavingNs};
+}
+
+void Driver::EndLeaving(InstanceId peer) {
+  const auto found = leaving_.find(peer);
+  if (found == leaving_.end()) return;
+  parts_.channel->Remove(peer, found->second.last);
+  leaving_.erase(found);
+}
+
+void Driver::TakeLeaving(const control::ChannelEvent& event) {
+  if (!leaving_.contains(event.peer)) return;
+  if (event.kind == control::ChannelEvent::Kind::kUp) SayFarewells(event.peer);
+  if (event.kind == control::ChannelEvent::Kind::kUp ||
+      event.kind == control::ChannelEvent::Kind::kDead) {
+    EndLeaving(event.peer);
+  }
+}
+
+void Driver::WatchLeaving() {
+  std::vector<InstanceId> late;
+  for (const auto& [peer, leaving] : leaving_) {
+    if (leaving.until <= now_) {
+      late.push_back(peer);
+    } else {
+      Schedule(leaving.until);
+    }
+  }
+  for (const InstanceId peer : late) EndLeaving(peer);
 }
 
 bool Driver::Remove(EndId id) {
@@ -109,12 +162,14 @@ bool Driver::Remove(EndId id) {
   const auto peer = peers_.find(link->info.peer);
   if (peer != peers_.end()) {
     peer->second.links.erase(id);
-    parts_.channel->Remove(link->info.peer, id.connection);
     if (peer->second.links.empty()) {
+      Leave(link->info.peer, id.connection);
       if (gone_.size() >= kGonePeers) gone_.erase(gone_.begin());
       gone_[link->info.peer] = ViewOf(peer->second);
       parts_.prober->Forget(link->info.peer);
       peers_.erase(peer);
+    } else {
+      parts_.channel->Remove(link->info.peer, id.connection);
     }
   }
   parts_.wake();
@@ -182,6 +237,7 @@ void Driver::Step(int64_t now_ns) {
   TakeProbes();
   TakeCover();
   Watch();
+  WatchLeaving();
   CountLoad();
   while (!dirty_.empty()) {
     const EndId id = *dirty_.begin();
@@ -463,10 +519,7 @@ void Driver::SessionUp(InstanceId id) {
   parts_.prober->SessionUp(id, now_);
   parts_.journal->Append(
       {.time_ns = now_, .kind = JournalEntry::Kind::kSession, .peer = id, .text = "up"});
-  for (auto& [end, farewell] : peer.farewells) {
-    farewell.said_at = now_;
-    parts_.channel->Send(id, farewell.over);
-  }
+  SayFarewells(id);
   const std::set<EndId> ends = peer.links;
   for (const EndId& end : ends) {
     Link* const link = FindLink(end);
@@ -487,7 +540,10 @@ void Driver::SessionUp(InstanceId id) {
 size_t Driver::TakeChannel() {
   std::vector<control::ChannelEvent> events = parts_.channel->Poll(now_);
   for (control::ChannelEvent& event : events) {
-    if (!peers_.contains(event.peer)) continue;
+    if (!peers_.contains(event.peer)) {
+      TakeLeaving(event);
+      continue;
+    }
     Peer& peer = peers_[event.peer];
     switch (event.kind) {
       case control::ChannelEvent::Kind::kMessage:
@@ -498,8 +554,9 @@ size_t Driver::TakeChannel() {
         break;
       case control::ChannelEvent::Kind::kDown:
         peer.lost_at = now_;
-        std::erase_if(peer.farewells, [this](const auto& farewell) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-          return now_ - farewell.second.said_at > kHeardNs;
+        std::erase_if(farewells_, [this,
+                                   &event](const auto& farewell) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          return farewell.second.peer == event.peer && now_ - farewell.second.said_at > kHeardNs;
         });
         peer.up = false;
         parts_.prober->SessionDown(event.peer);
@@ -550,8 +607,8 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
             if constexpr (!std::is_same_v<T, engine::Unknown> && !std::is_same_v<T, engine::Over>) {
               const EndId other = {.connection = m.to.connection,
                                    .end = engine::Opposite(m.to.end)};
-              const auto closed = peers_[from].farewells.find(other);
-              if (closed != peers_[from].farewells.end()) {
+              const auto closed = farewells_.find(other);
+              if (closed != farewells_.end() && closed->second.peer == from) {
                 parts_.channel->Send(from, closed->second.over);
                 return;
               }
@@ -570,6 +627,8 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
             link->peer_reason = m.reason;
             if (m.failed && !link->over) {
               GiveUp(link.get(), absl::StrCat("the other end has given up: ", m.reason), false);
+            } else if (!link->over && link->machine.phase() != engine::FailoverPhase::kRunning) {
+              EndAfterPeer(link.get());
             }
             return;
           }

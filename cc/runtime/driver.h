@@ -211,12 +211,6 @@ class Driver {
     };
     std::map<engine::PathId, Trace> traces;
     std::set<engine::EndId> links;
-    // Ends of its connections that were told of our end's close, which it may not have heard.
-    struct Farewell {
-      engine::Over over;
-      int64_t said_at = 0;
-    };
-    std::map<engine::EndId, Farewell> farewells;
     bool up = false;
     int64_t up_at = 0;    // when the session came up last
     int64_t lost_at = 0;  // when the one before was lost; 0: there was none
@@ -274,6 +268,14 @@ class Driver {
   std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayOver(const Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SayFarewells(engine::InstanceId peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The last connection with a peer is closed.
+  void Leave(engine::InstanceId peer, engine::ConnectionId last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLeaving(engine::InstanceId peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What comes of a session with a peer that no connection is left with.
+  void TakeLeaving(const control::ChannelEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchLeaving() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Send(const Link& link, const engine::Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   engine::EndId PeerEnd(const Link& link) const;
 
@@ -350,6 +352,7 @@ class Driver {
   void RunFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(Link* link, const std::string& reason, bool tell_peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndAfterPeer(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishGiveUp(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LastSignOn(const Link& link, engine::PathId path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -460,6 +463,21 @@ class Driver {
   static constexpr size_t kGonePeers = 1024;
   std::deque<EpisodeView> past_ ABSL_GUARDED_BY(mutex_);
   std::map<engine::InstanceId, DriverSnapshot::Peer> gone_ ABSL_GUARDED_BY(mutex_);
+  // Ends of peers' connections that were told of our end's close, which they may not have heard. It
+  // outlives the peer's entry: there may be a session again.
+  struct Farewell {
+    engine::InstanceId peer = 0;
+    engine::Over over;
+    int64_t said_at = 0;
+  };
+  std::map<engine::EndId, Farewell> farewells_ ABSL_GUARDED_BY(mutex_);
+  // Peers without connections whose session was lost as the last one was closed: it is kept wanted
+  // until they have heard of it, for a while.
+  struct Leaving {
+    engine::ConnectionId last;
+    int64_t until = 0;
+  };
+  std::map<engine::InstanceId, Leaving> leaving_ ABSL_GUARDED_BY(mutex_);
   DriverCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -109,11 +109,7 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
   }
   if (news.empty()) return;
   if (link->peer_over) {
-    const bool plain = link->peer_reason == kClosed;
-    GiveUp(link,
-           absl::StrCat(link->info.peer_host, " has closed its end", plain ? "" : ": ",
-                        plain ? "" : link->peer_reason),
-           false);
+    EndAfterPeer(link);
     return;
   }
   parts_.journal->Append({.time_ns = now_,
@@ -512,6 +508,15 @@ void Driver::GiveUp(Link* link, const std::string& reason, bool tell_peer) {
                           .text = reason});
   LeaveEpisode(link, false);
   FinishGiveUp(link);
+}
+
+// Nobody is there any more who could agree on anything.
+void Driver::EndAfterPeer(Link* link) {
+  const bool plain = link->peer_reason == kClosed;
+  GiveUp(link,
+         absl::StrCat(link->info.peer_host, " has closed its end", plain ? "" : ": ",
+                      plain ? "" : link->peer_reason),
+         false);
 }
 
 // The data path is told once nothing can write any more, or the bound has passed.

@@ -210,6 +210,36 @@ TEST_F(RulesTest, CloseDuringAnOutage_IsToldAfterIt) {
   ExpectAllGoOn();
 }
 
+// The same of the last connection, with which the session ends.
+TEST_F(RulesTest, CloseOfTheLastDuringAnOutage_IsToldAfterIt) {
+  Connect(1, {0}, 1, 0, 60 * kSecond);
+  RunFor(kMs / 2);
+  net_.Start({.kind = ChannelFault::Kind::kOutage, .for_ns = 3 * kSecond, .host = 0, .other = 1});
+  RunFor(2 * kSecond);
+  ASSERT_TRUE(traffic_[0]->send()->closed());
+  RunFor(10 * kSecond);
+  ASSERT_EQ(Entries(1, JournalEntry::Kind::kGaveUp).size(), 1u);
+  EXPECT_NE(Entries(1, JournalEntry::Kind::kGaveUp)[0].text.find("has closed its end"),
+            std::string::npos)
+      << Entries(1, JournalEntry::Kind::kGaveUp)[0].text;
+  ExpectAllGoOn();
+}
+
+// And where there is no way for longer, by the session of the next connection.
+TEST_F(RulesTest, CloseOfTheLastDuringALongOutage_IsToldWithTheNextSession) {
+  Connect(1, {0}, 1, 0, 600 * kSecond);
+  RunFor(kMs / 2);
+  net_.Start({.kind = ChannelFault::Kind::kOutage, .for_ns = 100 * kSecond, .host = 0, .other = 1});
+  RunFor(80 * kSecond);
+  ASSERT_TRUE(traffic_[0]->send()->closed());
+  Connect(1, {1}, 10'000, 50 * kMs);
+  RunFor(30 * kSecond);
+  ASSERT_EQ(Entries(1, JournalEntry::Kind::kGaveUp).size(), 1u);
+  EXPECT_NE(Entries(1, JournalEntry::Kind::kGaveUp)[0].text.find("has closed its end"),
+            std::string::npos);
+  ExpectAllGoOn();
+}
+
 // A receiving end has not tried what it would go to, and that does not work.
 TEST_F(RulesTest, ForcedAtTheReceiver_OthersDoNotWork_GoesOn) {
   Connect(1, {0}, 1000, 50 * kMs);
