@@ -705,7 +705,7 @@ TEST_F(Monitored, ReadingHangs_DoubtOnceAndStillActive) {
 }
 
 TEST_F(Monitored, ReadingHangsAfterAnErrorEvent_NotActiveAndLaterActive) {
-  Fabric("soft1 hang query_port 2s count 1");
+  Fabric("soft1 hang query_port 6s count 1");
   EXPECT_TRUE(Comes(1, PortNews::Kind::kDoubt));
   EXPECT_TRUE(monitor_->active(1));
   Fabric("soft1 event port_err");
