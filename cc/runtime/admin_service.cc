@@ -23,6 +23,7 @@
 #include "cc/admin/codec.h"
 #include "cc/admin/frame.h"
 #include "cc/admin/sockets.h"
+#include "cc/base/blocked_signals.h"
 #include "cc/base/clock.h"
 #include "cc/base/status_macros.h"
 #include "cc/base/units.h"
@@ -156,13 +157,10 @@ absl::StatusOr<std::unique_ptr<AdminService>> AdminService::Start(
   if (service->listener_ < 0) return absl::UnavailableError(absl::StrJoin(refusals, "; "));
   AdminService* const raw = service.get();
   desk->SetWaker([raw] { raw->Wake(); });
-  // The process's signals are not this thread's business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  service->thread_ = std::thread([raw] { raw->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const BlockedSignals blocked;
+    service->thread_ = std::thread([raw] { raw->Run(); });
+  }
   pthread_setname_np(service->thread_.native_handle(), "railhop-admin");
   return service;
 }

@@ -1,7 +1,6 @@
 #include "cc/runtime/thread_executor.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,10 +13,10 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "cc/base/blocked_signals.h"
 #include "cc/base/clock.h"
 
 namespace railhop::runtime {
@@ -144,12 +143,7 @@ void ThreadExecutor::Shared::Relieve(const std::shared_ptr<Shared>& self, const 
 void ThreadExecutor::Shared::Start(const std::shared_ptr<Shared>& self, const WorkerId& id,
                                    Worker* worker, bool spare) {
   Thread& own = worker->threads.emplace_back();
-  // The process's signals are not this thread's business.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const absl::Cleanup unmask = [&before] { pthread_sigmask(SIG_SETMASK, &before, nullptr); };
+  const BlockedSignals blocked;
   own.thread =
       std::thread([self, worker, own = &own, spare] { Shared::Work(self, worker, own, spare); });
   const char* const what = id.second == Queue::kPrompt       ? "dev"
