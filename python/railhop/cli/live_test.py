@@ -125,13 +125,17 @@ def test_events_are_followed_until_the_job_ends(job: Job) -> None:
     following = subprocess.Popen(
         [*PROGRAM, "events", "--follow", "--json"], stdout=subprocess.PIPE, text=True
     )
+    assert following.stdout is not None
+    # From the job's begin: now it follows.
+    first = following.stdout.readline()
     job.fault("alpha/mlx5_0 down")
     job.wait_bytes(2_000_000)
     assert "episode_begun" in run("events", "--json")
     job.finish()
-    out, _ = following.communicate(timeout=PATIENCE_S)
-    assert following.returncode == 0
-    entries = [json.loads(line) for line in out.splitlines()]
+    lines = [first, *following.stdout]
+    assert following.wait(PATIENCE_S) == 0
+    following.stdout.close()
+    entries = [json.loads(line) for line in lines]
     kinds = {one["kind"] for one in entries}
     assert {"episode_begun", "episode_recovered"} <= kinds
     assert len({one["process"] for one in entries}) == 2
