@@ -62,6 +62,7 @@ int railhop_force_failover(const char* target, int mode, char* error, size_t err
 int railhop_fail_back(const char* target, char* error, size_t error_size);
 /* A port or device goes out of service, in order, until railhop_release. */
 int railhop_hold(const char* target, char* error, size_t error_size);
+/* And back. Success as well where nothing holds it: then nothing has changed. */
 int railhop_release(const char* target, char* error, size_t error_size);
 
 #ifdef __cplusplus

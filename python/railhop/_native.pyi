@@ -1101,6 +1101,8 @@ def hold(target: str) -> Outcome:
 def release(target: str) -> Outcome:
     """Takes a port or device into service again, once probes have proved it.
 
+    Where no command holds it nothing changes, and the outcome names no port.
+
     Raises:
       NotFoundError: No such port or device; the text lists what there is.
 
@@ -1108,6 +1110,8 @@ def release(target: str) -> Outcome:
         >>> _ = railhop.hold("mlx5_2")
         >>> railhop.release("mlx5_2").ports
         ('mlx5_2:1',)
+        >>> railhop.release("mlx5_2").text
+        'mlx5_2: no command holds it; nothing has changed'
     """
 
 def set_option(name: str, value: str) -> Option:

@@ -329,6 +329,8 @@ Example:
       py::arg("target"),
       R"(Takes a port or device into service again, once probes have proved it.
 
+Where no command holds it nothing changes, and the outcome names no port.
+
 Raises:
   NotFoundError: No such port or device; the text lists what there is.
 
@@ -336,6 +338,8 @@ Example:
     >>> _ = railhop.hold("mlx5_2")
     >>> railhop.release("mlx5_2").ports
     ('mlx5_2:1',)
+    >>> railhop.release("mlx5_2").text
+    'mlx5_2: no command holds it; nothing has changed'
 )");
   module->def(
       "set_option",
