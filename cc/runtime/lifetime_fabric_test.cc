@@ -492,6 +492,24 @@ TEST(Events, DeviceFatal_ItsConnectionsEndOthersGoOn) {
   }
 }
 
+// A connection needs room for all of its completions: less would overrun the queue.
+TEST(Connect, CompletionQueuesAreTooShort_ErrorNamesTheLimit) {
+  RunningTransport running(QuickFaults());
+  ASSERT_EQ(Fabric("soft0 quirk short_cq"), 0);
+  char handle[kHandleBytes];
+  const absl::StatusOr<ListenComm*> listener = Transport::Listen(1, handle);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  absl::Status failed;
+  EXPECT_TRUE(WaitFor([&] {
+    failed = Transport::Connect({}, 0, handle).status();
+    return !failed.ok();
+  }));
+  EXPECT_NE(failed.message().find("allows 64 in a completion queue (max_cqe)"), std::string::npos)
+      << failed;
+  EXPECT_TRUE(Transport::CloseListen(*listener).ok());
+  EXPECT_EQ(Fabric("soft0 quirk short_cq off"), 0);
+}
+
 TEST(Init, NoInterface_SaysWhichVariable) {
   Hooks hooks;
   EXPECT_FALSE(Transport::Init(std::move(hooks)).ok());

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
 #include "cc/verbs/verbs_error.h"
 
 namespace railhop::verbs {
@@ -10,7 +11,14 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(Context
                                                                          int entries) {
   errno = 0;
   ibv_cq* cq = context->table().create_cq(context->raw(), entries, nullptr, nullptr, 0);
-  if (cq == nullptr) return VerbsError(context->name(), "ibv_create_cq", errno);
+  if (cq == nullptr) {
+    absl::Status failed = VerbsError(context->name(), "ibv_create_cq", errno);
+    const absl::StatusOr<ibv_device_attr> attr = context->QueryDevice();
+    if (!attr.ok() || entries <= attr->max_cqe) return failed;
+    return absl::InvalidArgumentError(
+        absl::StrCat(failed.message(), "; ", entries, " entries are needed, and the device allows ",
+                     attr->max_cqe, " in a completion queue (max_cqe)"));
+  }
   return std::unique_ptr<CompletionQueue>(new CompletionQueue(context, cq));
 }
 

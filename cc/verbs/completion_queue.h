@@ -12,7 +12,7 @@ namespace railhop::verbs {
 
 class CompletionQueue {
  public:
-  // Room for `entries` at least. Errors: Internal.
+  // Room for `entries` at least. Errors: Internal; InvalidArgument (more than the device allows).
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(Context* context, int entries);
   // What cannot be destroyed is left to the context: call Destroy where that matters.
   ~CompletionQueue();
