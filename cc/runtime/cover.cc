@@ -92,6 +92,7 @@ class Cover::Impl : public std::enable_shared_from_this<Impl> {
   void Closed(ConnectionComm* comm);
   void SetInService(uint32_t devices);
   void DeviceGone(int physical);
+  void EndGone(int physical);
   void SetPresent(ConnectionComm* comm, uint32_t devices);
   bool Covers(const ConnectionComm* comm, int physical) const {
     absl::MutexLock lock(&mutex_);
@@ -549,7 +550,12 @@ void Cover::Impl::DeviceGone(int physical) {
     Tell(entry->comm, physical);
   }
   device->cache->Abandon();
-  if (executor_ == nullptr) return;
+}
+
+void Cover::Impl::EndGone(int physical) {
+  absl::MutexLock lock(&mutex_);
+  Device* const device = Find(physical);
+  if (device == nullptr || executor_ == nullptr) return;
   executor_->Run(
       physical, Executor::Queue::kEnding,
       [self = shared_from_this(), cache = device->cache.get()] { cache->EndAbandoned(); }, nullptr);
@@ -708,6 +714,7 @@ absl::Status Cover::Deregister(Memory* memory) { return impl_->Deregister(memory
 void Cover::Closed(ConnectionComm* comm) { impl_->Closed(comm); }
 void Cover::SetInService(uint32_t devices) { impl_->SetInService(devices); }
 void Cover::DeviceGone(int physical) { impl_->DeviceGone(physical); }
+void Cover::EndGone(int physical) { impl_->EndGone(physical); }
 void Cover::SetPresent(ConnectionComm* comm, uint32_t devices) { impl_->SetPresent(comm, devices); }
 bool Cover::Covers(const ConnectionComm* comm, int physical) const {
   return impl_->Covers(comm, physical);

@@ -71,6 +71,10 @@ class Cover {
   void SetInService(uint32_t devices);
   // Its registrations are gone with it: they are dropped without a call, and its keys with them.
   void DeviceGone(int physical);
+  // Afterwards, once none of its queue pairs is there any more: what was registered on it ends. A
+  // device that says that it has failed may go on, and a peer that reaches memory which is not
+  // registered any more takes that for an error of the buffer.
+  void EndGone(int physical);
   // Devices that the connection's lanes are on, by bit; new memory is registered there at once.
   void SetPresent(ConnectionComm* comm, uint32_t devices);
 

@@ -246,6 +246,7 @@ void Driver::Step(int64_t now_ns) {
     if (found != links_.end()) Reconcile(std::shared_ptr<Link>(found->second));
   }
   RunFences();
+  EndFailed();
   TellEpisodes();
   SendProbes();
   // What this step has sent goes out now; what has come in by then waits for the next step.
@@ -372,6 +373,7 @@ void Driver::TakePortNews() {
         break;
       case PortNews::Kind::kFatal:
         parts_.cover->DeviceGone(news.physical);
+        failed_.insert(news.physical);
         parts_.prober->DeviceFailed(news.physical);
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kFatal}), Cause::kDeviceFatal);
         break;

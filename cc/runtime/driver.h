@@ -350,6 +350,7 @@ class Driver {
   void FenceEnded(const std::shared_ptr<Link>& link, engine::LaneId id,
                   datapath::FenceProgress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndFailed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(Link* link, const std::string& reason, bool tell_peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAfterPeer(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -478,6 +479,8 @@ class Driver {
     int64_t until = 0;
   };
   std::map<engine::InstanceId, Leaving> leaving_ ABSL_GUARDED_BY(mutex_);
+  // Devices that have failed, and may have lanes still.
+  std::set<int> failed_ ABSL_GUARDED_BY(mutex_);
   DriverCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -431,6 +431,19 @@ void Driver::RunFences() {
   for (const auto& fence : over) fences_.erase(fence);
 }
 
+// What was registered on a device that has failed ends behind its lanes.
+void Driver::EndFailed() {
+  std::erase_if(failed_, [this](int physical) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (const auto& [id, link] : links_) {
+      for (const auto& [lane_id, lane] : link->lanes) {
+        if (lane.path.local == physical && lane.state != LinkLane::State::kFenced) return false;
+      }
+    }
+    parts_.cover->EndGone(physical);
+    return true;
+  });
+}
+
 void Driver::StartFence(const std::shared_ptr<Link>& link, LaneId id) {
   LinkLane* const lane = link->Find(id);
   lane->fence_job = true;

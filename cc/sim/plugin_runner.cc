@@ -396,8 +396,7 @@ class PluginRun {
   }
 
   bool MayFail(const PluginTraffic& traffic) const {
-    if (plan_.may_fail || plan_.unwritten || plan_.false_alarm || traffic.plan().close_alone)
-      return true;
+    if (plan_.may_fail || plan_.unwritten || traffic.plan().close_alone) return true;
     // NCCL ends the job when it cannot register memory.
     if (plan_.refuses_memory && (traffic.send()->refused() || traffic.recv()->refused()))
       return true;
