@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from railhop.cli import ending
 from railhop.cli.common import (
     BAD,
     GOOD,
@@ -229,7 +230,7 @@ def COMMAND(  # noqa: N802
         found.lasts_s,
         _options(options["pairs"]),
     )
-    with _progress(as_json) as progress:
+    with ending.in_order(), _progress(as_json) as progress:
         result = drills.rehearse(
             topology,
             found,

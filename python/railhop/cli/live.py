@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any, Optional
+from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
+
+from railhop.cli import ending
 
 __all__ = ["show"]
 
@@ -106,20 +106,6 @@ class _Keys:
         return key
 
 
-@contextlib.contextmanager
-def _ends_in_order() -> Iterator[None]:
-    """A SIGTERM ends this process as usual, but by way of what gives the terminal back."""
-
-    def end(number: int, _frame: Optional[FrameType]) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def show(look: Callable[[], Draw], console: Console, interval_s: float) -> None:
     """Until q or Ctrl-C.
 
@@ -130,7 +116,7 @@ def show(look: Callable[[], Draw], console: Console, interval_s: float) -> None:
     """
     page = _Page()
     page.set(look())
-    with contextlib.suppress(KeyboardInterrupt), _ends_in_order(), _Keys() as keys, Live(
+    with contextlib.suppress(KeyboardInterrupt), ending.in_order(), _Keys() as keys, Live(
         page, console=console, screen=True, auto_refresh=False
     ) as live:  # fmt: skip
         while True:

@@ -158,7 +158,16 @@ def test_a_reader_that_has_enough_hears_no_complaint() -> None:
     program.stderr.close()
 
 
-def test_an_interrupted_drill_leaves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_an_interrupted_drill_leaves_nothing(number: signal.Signals, status: int) -> None:
     program = subprocess.Popen(
         [*PROGRAM, "drill", "--fabric", "two-hosts-4nic", "--scenario", "no-fault", "--json",
          "--", "sh", "-c", "echo $$ >&2; exec sleep 1000"],
@@ -166,8 +175,8 @@ def test_an_interrupted_drill_leaves_nothing() -> None:
     )  # fmt: skip
     assert program.stderr is not None
     pid = int(program.stderr.readline())
-    program.send_signal(signal.SIGINT)
-    assert program.wait(PATIENCE_S) == 130
+    program.send_signal(number)
+    assert program.wait(PATIENCE_S) == status
     deadline = time.monotonic() + PATIENCE_S
     while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline, "the workload is still there"

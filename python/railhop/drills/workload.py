@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import os
 import signal
@@ -20,6 +21,8 @@ from railhop.drills.world import AnyWorld
 # How long a workload may take to its end when it is asked for it.
 PATIENCE_S = 60.0
 _REAP_S = 2.0
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 @dataclasses.dataclass
@@ -80,8 +83,18 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+def _end_with(parent: int) -> None:
+    """In a child before its program: it ends when the thread that started it does, however."""
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 class Group:
-    """A process in a session of its own; its output goes to `echo_fd`, its end is kept."""
+    """A process in a session of its own; its output goes to `echo_fd`, its end is kept.
+
+    It does not outlive the thread that made it, even if that is killed: it gets SIGTERM then.
+    """
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, echo_fd: int = -1
@@ -92,6 +105,7 @@ class Group:
         """
         self._echo_fd = echo_fd
         self._tail: collections.deque[str] = collections.deque(maxlen=20)
+        parent = os.getpid()
         try:
             self.process = subprocess.Popen(
                 list(command),
@@ -100,6 +114,8 @@ class Group:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # It calls nothing but the kernel.
+                preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509
             )
         except OSError as error:
             raise DrillError(f"'{command[0]}' cannot be started: {error.strerror}") from None
