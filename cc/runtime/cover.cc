@@ -477,8 +477,16 @@ absl::Status Cover::Impl::Deregister(Memory* memory) {
   }
   if (executor_ == nullptr) {
     for (auto& [physical, job] : jobs) job();
-  } else if (!jobs.empty() && !executor_->RunAndWait(std::move(jobs), options_.release_bound_ns)) {
-    in_time = false;
+  } else {
+    // Devices on which calls hang first: they are waited for but shortly, and the others as ever.
+    std::map<int64_t, std::vector<std::pair<int, Executor::Job>>> by_bound;
+    for (auto& [physical, job] : jobs) {
+      const int64_t bound = std::min(options_.release_bound_ns, executor_->CloseBoundNs(physical));
+      by_bound[bound].emplace_back(physical, std::move(job));
+    }
+    for (auto& [bound, some] : by_bound) {
+      if (!executor_->RunAndWait(std::move(some), bound)) in_time = false;
+    }
   }
   absl::MutexLock lock(&mutex_);
   // A registration that is being made in the background lets go of it by itself.

@@ -436,6 +436,26 @@ TEST_F(CoverTest, DeregistrationHangs_ErrorInBoundThenSuccess) {
   EXPECT_EQ(Regions(), 0);
 }
 
+// A job has thousands of registrations: what hangs must not be waited for with each.
+TEST_F(CoverTest, DeviceThatHangsForLong_WaitedForShortlyTheOthersAsEver) {
+  constexpr int64_t kBoundNs = 5'000'000'000;
+  Make(&executor_, {.release_bound_ns = kBoundNs});
+  Memory memory;
+  ASSERT_TRUE(Register(&memory).ok());
+  executor_.RunAll();
+  executor_.hanging = {2};
+  executor_.stuck_ns = kBoundNs;
+  const absl::Status pinned = cover_->Deregister(&memory);
+  EXPECT_NE(pinned.message().find("nic2:1: the call does not come back"), std::string::npos);
+  EXPECT_EQ(pinned.message().find("nic1:1"), std::string::npos);
+  EXPECT_EQ(executor_.bounds[2], 50'000'000);
+  EXPECT_EQ(executor_.bounds[1], kBoundNs);
+  executor_.hanging = {};
+  executor_.RunAll();
+  EXPECT_TRUE(cover_->Deregister(&memory).ok());
+  EXPECT_EQ(Regions(), 0);
+}
+
 // A registration that hangs in the background: deregistering waits in bound, and it is let go of
 // when it comes back.
 TEST_F(CoverTest, BackgroundRegistrationHangs_LetGoOfWhenItComesBack) {

@@ -58,8 +58,9 @@ class Executor {
   // For so long the longest job of the prompt queue of this device has been running; 0 = none.
   virtual int64_t StuckFor(int physical) const = 0;
 
-  // How long whoever closes a connection of this device waits for RunAndWait: where calls hang
-  // already, the next one may well do so too, and closes must not add up.
+  // How long whoever closes a connection of this device, or deregisters memory on it, waits for
+  // RunAndWait: where calls hang already, the next one may well do so too, and waits must not add
+  // up.
   int64_t CloseBoundNs(int physical) const {
     constexpr int64_t kBoundNs = 5'000'000'000;
     constexpr int64_t kBoundStuckNs = 50'000'000;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,9 +21,10 @@ class ManualExecutor final : public Executor {
     tasks_.push_back({physical, std::move(job), std::move(done)});
   }
   std::vector<Job> TakeDone() override { return std::exchange(done_, {}); }
-  bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t) override {
+  bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) override {
     bool all = true;
     for (auto& [physical, job] : jobs) {
+      bounds[physical] = bound_ns;
       if (hanging.count(physical) == 0) {
         job();
       } else {
@@ -32,7 +34,9 @@ class ManualExecutor final : public Executor {
     }
     return all;
   }
-  int64_t StuckFor(int physical) const override { return hanging.count(physical) != 0 ? 1 : 0; }
+  int64_t StuckFor(int physical) const override {
+    return hanging.count(physical) != 0 ? stuck_ns : 0;
+  }
 
   // Runs what is queued, and what that queues, but for devices that hang. Then the `done`s.
   void RunAll() {
@@ -54,6 +58,8 @@ class ManualExecutor final : public Executor {
   size_t queued() const { return tasks_.size(); }
 
   std::set<int> hanging;
+  int64_t stuck_ns = 1;           // of those
+  std::map<int, int64_t> bounds;  // that RunAndWait was given last, by device
 
  private:
   struct Task {
