@@ -58,7 +58,7 @@ class Channel:
                 raise GuestError(f"the guest has ended{self._explain()}") from error
             return self._next_id
 
-    def order(self, do: str, timeout_s: float = 30, **arguments: Any) -> dict[str, Any]:
+    def order(self, do: str, timeout_s: float = 120, **arguments: Any) -> dict[str, Any]:
         """Sends an order and returns the answer, which has the order's "id".
 
         Raises GuestError if the guest has ended or gives no answer, ValueError with the agent's

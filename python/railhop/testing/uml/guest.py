@@ -147,7 +147,7 @@ class Link:
         """The RDMA port's state: "ACTIVE" or "DOWN". Quicker than `state()`."""
         return self._guest.read(f"/sys/class/infiniband/{self.device}/ports/1/state").split()[1]
 
-    def wait_port(self, state: str, timeout_s: float = 10) -> None:
+    def wait_port(self, state: str, timeout_s: float = 60) -> None:
         """Waits until the RDMA port is in this state; raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while self.port_state() != state:
