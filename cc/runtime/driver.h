@@ -58,7 +58,8 @@ struct DriverOptions {
   int64_t fence_bound = 500'000'000;
   // The same on a device that has said that it failed: it shows none.
   int64_t fence_bound_failed = 20'000'000;
-  // An offer that has not come to its end by then is dropped.
+  // An offer that has not come to its end by then is dropped. The receiver answers after three
+  // quarters of it, without the lanes whose calls hang.
   int64_t offer_bound = 2'000'000'000;
   // After the loss of a peer's process is certain, so long until its connections end, for what may
   // still arrive.
@@ -387,6 +388,11 @@ class Driver {
   void SetRoute(Link* link, std::vector<uint8_t> route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartOffer(const std::shared_ptr<Link>& link, const std::vector<engine::RouteLeg>& legs)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A job of a part has ended.
+  void PartEnded(Link* link, PendingOffer* offer, PendingOffer::Part* part)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits no longer for those of its jobs that hang.
+  void LeaveHanging(Link* link, PendingOffer* offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OfferMade(const std::shared_ptr<Link>& link, const std::shared_ptr<PendingOffer>& offer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& offer)
@@ -412,6 +418,8 @@ class Driver {
   // driver_watch.cc
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchLink(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Offers whose time is over, at both ends.
+  void WatchOffers(const std::shared_ptr<Link>& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchLane(Link* link, const datapath::LaneView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CheckArrivals(Link* link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsUnconfirmed(const Link& link);

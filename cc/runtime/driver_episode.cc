@@ -266,7 +266,7 @@ void Driver::Act(Link* link, const FailoverAction& action, LaneIds* fenced_alrea
           engine::AddLane(fenced_already, id);
           // What is on its way goes with it.
           const auto answering = link->answering.find(id.epoch);
-          if (answering != link->answering.end()) answering->second = false;
+          if (answering != link->answering.end()) answering->second->wanted = false;
           if (link->offer != nullptr && link->offer->epoch == id.epoch) {
             DropOffer(link, "its lane was left");
           }

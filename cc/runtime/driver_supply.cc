@@ -205,8 +205,9 @@ engine::RouteWish Driver::WishOf(const Link& link, const std::set<int>& avoid) c
       const auto breaker = peer.breakers.find(facts.path);
       const bool open = !carries && breaker != peer.breakers.end() && now_ < breaker->second.until;
       // Cover is for entering: memory that is being registered is no reason to leave.
+      const bool hangs = !carries && link.late.contains(physical);
       facts.good = port.health.MayEnter() && !avoid.contains(physical) && (covers || carries) &&
-                   active && proved && !open && remote.state == PortState::kActive;
+                   active && proved && !open && !hangs && remote.state == PortState::kActive;
       wish.paths.push_back(facts);
     }
   }
@@ -429,6 +430,7 @@ void Driver::StartOffer(const std::shared_ptr<Link>& link,
   const LaneMaker* const maker = parts_.maker;
   for (const std::shared_ptr<PendingOffer::Part>& part : offer->parts) {
     ++link->jobs;
+    part->since = now_;
     parts_.executor->Run(
         part->wish.device->id,
         [maker, part] {
@@ -439,10 +441,28 @@ void Driver::StartOffer(const std::shared_ptr<Link>& link,
             part->error = std::string(made.status().message());
           }
         },
-        [this, link, offer]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-          --link->jobs;
-          if (--offer->jobs == 0) OfferMade(link, offer);
+        [this, link, offer, part]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          PartEnded(link.get(), offer.get(), part.get());
+          if (offer->jobs == 0) OfferMade(link, offer);
         });
+  }
+}
+
+void Driver::PartEnded(Link* link, PendingOffer* offer, PendingOffer::Part* part) {
+  --link->jobs;
+  --offer->jobs;
+  part->ended = true;
+  if (!part->late) return;
+  const auto late = link->late.find(part->wish.device->id);
+  if (--late->second == 0) link->late.erase(late);
+  dirty_.insert(link->info.id);
+}
+
+void Driver::LeaveHanging(Link* link, PendingOffer* offer) {
+  for (const auto& part : offer->parts) {
+    if (part->ended || part->late || now_ - part->since < Executor::kStuckNs) continue;
+    part->late = true;
+    ++link->late[part->wish.device->id];
   }
 }
 
@@ -502,6 +522,7 @@ void Driver::DropOffer(Link* link, const std::string& why, bool refused) {
   if (offer->jobs == 0) {
     for (const auto& part : offer->parts) Discard(std::move(part->made), part->wish.device->id);
   }
+  LeaveHanging(link, offer.get());
   ++link->offer_failures;
   const int64_t pause =
       std::min(kOfferPauseMaxNs, kOfferPauseNs << std::min(link->offer_failures, 10));
@@ -548,6 +569,8 @@ void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer&
   for (const auto& part : offer->parts) {
     if (part->made == nullptr) continue;
     ++offer->jobs;
+    part->ended = false;
+    part->since = now_;
   }
   for (const auto& part : offer->parts) {
     if (part->made == nullptr) continue;
@@ -560,9 +583,9 @@ void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer&
           if (!raised.ok()) part->error = std::string(raised.message());
           part->failed = !raised.ok();
         },
-        [this, link, offer]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-          --link->jobs;
-          if (--offer->jobs == 0) OfferRaised(link, offer);
+        [this, link, offer, part]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          PartEnded(link.get(), offer.get(), part.get());
+          if (offer->jobs == 0) OfferRaised(link, offer);
         });
   }
 }
@@ -687,6 +710,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
   std::erase_if(link->answers, [](const auto& entry) { return entry.second.lanes.empty(); });
   auto work = std::make_shared<PendingOffer>();
   work->epoch = message.epoch;
+  work->since = now_;
   work->offer = message;
   std::string error;
   std::set<uint8_t> places;
@@ -700,6 +724,10 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
     LocalPort* const port = FindPort(lane.remote_physical);
     if (device == message.devices.end() || lane.index >= datapath::kLanesMax || port == nullptr) {
       error = "the offer names a device or port that there is not";
+      continue;
+    }
+    if (link->late.contains(lane.remote_physical)) {
+      error = absl::StrCat("an earlier call on ", PortName(lane.remote_physical), " hangs");
       continue;
     }
     if (!port->health.MayEnter() || !parts_.ports->active(lane.remote_physical)) {
@@ -759,7 +787,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
     part->wish.lanes.push_back(lane);
   }
   work->answer = {.to = PeerEnd(*link), .epoch = message.epoch, .error = error};
-  link->answering[message.epoch] = true;
+  link->answering[message.epoch] = work;
   if (work->parts.empty()) {
     OfferAnswered(link, work);
     return;
@@ -768,6 +796,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
   const LaneMaker* const maker = parts_.maker;
   for (const auto& part : work->parts) {
     part->wish.lanes_max = RoomFor(*parts_.maker, *link, part->wish.lanes.size());
+    part->since = now_;
     ++link->jobs;
     parts_.executor->Run(
         part->wish.device->id,
@@ -779,19 +808,24 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
             part->error = std::string(made.status().message());
           }
         },
-        [this, link, work]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-          --link->jobs;
-          if (--work->jobs == 0) OfferAnswered(link, work);
+        [this, link, work, part]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          PartEnded(link.get(), work.get(), part.get());
+          if (part->late) {
+            Discard(std::move(part->made), part->wish.device->id);
+          } else if (work->jobs == 0) {
+            OfferAnswered(link, work);
+          }
         });
   }
 }
 
 void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
                            const std::shared_ptr<PendingOffer>& work) {
-  const bool wanted = link->answering[work->epoch];
   link->answering.erase(work->epoch);
-  if (!wanted || link->over || link->closing) {
-    for (const auto& part : work->parts) Discard(std::move(part->made), part->wish.device->id);
+  if (!work->wanted || link->over || link->closing) {
+    for (const auto& part : work->parts) {
+      if (!part->late) Discard(std::move(part->made), part->wish.device->id);
+    }
     return;
   }
   for (const engine::EndDevice& device : work->offer.devices) {
@@ -802,6 +836,11 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
     link->peer_slots[device.slot] = device.physical;
   }
   for (const auto& part : work->parts) {
+    if (part->late) {
+      work->answer.error =
+          absl::StrCat("a call on ", PortName(part->wish.device->id), " does not return");
+      continue;
+    }
     if (part->made == nullptr) {
       work->answer.error = part->error;
       continue;

@@ -96,9 +96,8 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
     TakeFaults(link.get());
     if (link->over) return;
   }
-  if (link->offer != nullptr && now_ - link->offer->since > options_.offer_bound) {
-    DropOffer(link.get(), "no answer in time");
-  }
+  WatchOffers(link);
+  if (link->over) return;
   const bool wants_repeat =
       link->machine.phase() != FailoverPhase::kRunning || !link->machine.retiring().empty();
   if (wants_repeat && now_ >= link->repeat_at) {
@@ -121,6 +120,30 @@ void Driver::WatchLink(const std::shared_ptr<Link>& link) {
                options_.give_up / 1'000'000'000, " s (RAILHOP_GIVE_UP_TIME): tried ",
                peer.paths.size(), " paths, control channel ", peer.up ? "up" : "down"),
            true);
+  }
+}
+
+// A call on a sick device may hang though its port answers probes: the path is left alone for a
+// while, else it would be chosen again and again though another works. That there is no answer at
+// all says nothing of a path: the peer's process may stand still.
+void Driver::WatchOffers(const std::shared_ptr<Link>& link) {
+  const std::shared_ptr<PendingOffer> offer = link->offer;
+  if (offer != nullptr && now_ - offer->since > options_.offer_bound) {
+    for (const auto& part : offer->parts) {
+      if (part->ended) continue;
+      for (const PendingOffer::Leg& leg : offer->legs) {
+        if (leg.path.local == part->wish.device->id) Strike(link.get(), leg.path);
+      }
+    }
+    DropOffer(link.get(), "no answer in time");
+  }
+  std::vector<std::shared_ptr<PendingOffer>> due;
+  for (const auto& [epoch, work] : link->answering) {
+    if (now_ - work->since > options_.offer_bound / 4 * 3) due.push_back(work);
+  }
+  for (const auto& work : due) {
+    LeaveHanging(link.get(), work.get());
+    OfferAnswered(link, work);
   }
 }
 

@@ -120,11 +120,15 @@ struct PendingOffer {
   struct Part {
     LaneMaker::Wish wish;
     std::shared_ptr<LaneMaker::Made> made;
+    int64_t since = 0;   // of its job
+    bool ended = false;  // its job has
+    bool late = false;   // nobody waits for its job any more; only the job touches `made`
     bool failed = false;
     std::string error;
   };
   std::vector<std::shared_ptr<Part>> parts;
   int jobs = 0;
+  bool wanted = true;  // receiver: the sender has not left it
   engine::Offer offer;
   engine::Answer answer;
 };
@@ -150,9 +154,13 @@ struct Link {
   std::shared_ptr<PendingOffer> offer;         // sender
   std::map<uint32_t, engine::Up> ups;          // sender: of live lanes, by epoch
   std::map<uint32_t, engine::Answer> answers;  // receiver: of live lanes, by epoch
-  std::map<uint32_t, bool> answering;          // receiver: jobs under way
-  uint32_t made_epoch = 1;                     // receiver: the highest of lanes that it has made
-  int64_t offer_at = 0;                        // not before: back-off
+  // Receiver: jobs under way.
+  std::map<uint32_t, std::shared_ptr<PendingOffer>> answering;
+  // Jobs for lanes, by local device, that hang and that nobody waits for any more. Until they have
+  // ended no other is queued there.
+  std::map<int, int> late;
+  uint32_t made_epoch = 1;  // receiver: the highest of lanes that it has made
+  int64_t offer_at = 0;     // not before: back-off
   int offer_failures = 0;
   uint8_t next_place = 0;
 

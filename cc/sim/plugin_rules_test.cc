@@ -41,6 +41,23 @@ host b
     port 1 speed 100 address 10.0.2.2
 )";
 
+constexpr char kThreeNics[] = R"(nets lan
+host a
+  device nic0 pci 0000:10:00.0 numa 0
+    port 1 speed 100 address 10.0.1.1
+  device nic1 pci 0000:11:00.0 numa 0
+    port 1 speed 100 address 10.0.2.1
+  device nic2 pci 0000:12:00.0 numa 0
+    port 1 speed 100 address 10.0.3.1
+host b
+  device nic0 pci 0000:10:00.0 numa 0
+    port 1 speed 100 address 10.0.1.2
+  device nic1 pci 0000:11:00.0 numa 0
+    port 1 speed 100 address 10.0.2.2
+  device nic2 pci 0000:12:00.0 numa 0
+    port 1 speed 100 address 10.0.3.2
+)";
+
 rdma::Topology Parse(const char* text) {
   std::string error;
   std::optional<rdma::Topology> topology = rdma::ParseTopology(text, "two hosts", &error);
@@ -52,8 +69,8 @@ rdma::Topology Parse(const char* text) {
 // after each.
 class RulesTest : public testing::Test {
  protected:
-  explicit RulesTest(bool confirm = false)
-      : world_(Parse(kTwoHosts), {}, {}, confirm, &violations_), net_(&world_, {}, 1) {
+  explicit RulesTest(bool confirm = false, const char* topology = kTwoHosts)
+      : world_(Parse(topology), {}, {}, confirm, &violations_), net_(&world_, {}, 1) {
     config_.confirm = confirm;
     SetLogThreshold(LogSeverity::kWarning);
     for (const auto& host : world_.hosts()) {
@@ -175,6 +192,41 @@ TEST_F(RulesTest, CallsHangOnADyingPort_AllConnectionsGoOnAfterOneCall) {
   }
   ExpectAllGoOn();
 }
+
+// The nearest backup answers probes, and the calls that new lanes need hang: another is taken.
+class HangingBackupTest : public RulesTest, public testing::WithParamInterface<const char*> {
+ protected:
+  HangingBackupTest() : RulesTest(/*confirm=*/false, kThreeNics) {}
+};
+
+TEST_P(HangingBackupTest, PortDown_GoesOverToOneThatWorks) {
+  Connect(2, {0}, 10'000, 50 * kMs);
+  Connect(1, {0, 1}, 10'000, 50 * kMs);
+  RunFor(5 * kSecond);
+  Fault(GetParam());
+  RunFor(kSecond);
+  Fault("a/nic0 down");
+  RunFor(6 * kSecond);
+  // And it stays so while the calls hang, and after them.
+  for (int i = 0; i < 12; ++i) {
+    std::vector<uint64_t> before;
+    for (const auto& traffic : traffic_) before.push_back(traffic->recv()->requests());
+    RunFor(kSecond);
+    for (size_t t = 0; t < traffic_.size(); ++t) {
+      EXPECT_GT(traffic_[t]->recv()->requests(), before[t]) << t << " after " << 10 * i << " s";
+    }
+    // One call of each connection hangs at a time, and some of probes.
+    for (const auto& process : processes_) EXPECT_LE(process->executor().open_jobs(), 20u);
+    RunFor(9 * kSecond);
+  }
+  ExpectAllGoOn();
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, HangingBackupTest,
+                         testing::Values("a/nic1 hang create_qp 60s", "a/nic1 hang create_qp 3s",
+                                         "a/nic1 hang modify_qp rts 60s",
+                                         "b/nic1 hang create_qp 60s",
+                                         "b/nic1 hang modify_qp rtr 60s"));
 
 // Rule 11.
 TEST_F(RulesTest, NoControlChannelForAMinute_TrafficGoesOn) {
