@@ -98,8 +98,13 @@ def _show(result: Result) -> None:
         out.print(f"  [red]{problem}[/red]")
     rows = [("survived", "yes" if verdict.survived else "no")]
     if verdict.wrong_bytes is not None:
-        rows.append(("wrong bytes", f"{verdict.wrong_bytes} in {result.messages or 0:,} messages"))
-    if verdict.gap_ms is not None:
+        of = "" if result.messages is None else f" in {result.messages:,} messages"
+        rows.append(("wrong bytes", f"{verdict.wrong_bytes}{of}"))
+    elif not verdict.survived:
+        rows.append(("wrong bytes", "-"))
+    if verdict.gap_ms is None:
+        rows.append(("longest gap", "-"))
+    else:
         usual = verdict.gap_before_ms
         more = [f"without a fault {milliseconds(usual)}"] if usual is not None else []
         if verdict.gap_ms_max:

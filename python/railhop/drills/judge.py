@@ -25,10 +25,6 @@ class Gap:
     from_s: float
     to_s: float
 
-    @property
-    def ms(self) -> float:
-        return (self.to_s - self.from_s) * 1e3
-
 
 @dataclasses.dataclass
 class Seen:
@@ -134,9 +130,10 @@ def _silences(seen: Seen) -> list[Gap]:
     return gaps
 
 
-def _longest(gaps: Sequence[Gap], from_s: float, to_s: float) -> Optional[float]:
-    inside = [one.ms for one in gaps if one.to_s > from_s and one.from_s < to_s]
-    return round(max(inside, default=0.0), 1)
+def _longest(gaps: Sequence[Gap], from_s: float, to_s: float) -> float:
+    """In ms, of what lies between two times: what a gap has before or behind them is another's."""
+    inside = [min(one.to_s, to_s) - max(one.from_s, from_s) for one in gaps]
+    return round(max([0.0, *inside]) * 1e3, 1)
 
 
 def _gaps(seen: Seen) -> tuple[Sequence[Gap], str]:
@@ -171,6 +168,14 @@ def _problems(seen: Seen, expect: Expectation, verdict: Verdict) -> list[str]:
     return problems
 
 
+def _forget(verdict: Verdict) -> None:
+    """What nobody knows of a workload that has died."""
+    verdict.wrong_bytes = verdict.wrong_bytes or None  # not everything was compared
+    verdict.gap_ms = verdict.after_gb_per_s = None
+    if not verdict.failback.seen:
+        verdict.failback = Failback()
+
+
 def judge(seen: Seen, expect: Expectation) -> Verdict:
     """The verdict."""
     gaps, source = _gaps(seen)
@@ -198,6 +203,8 @@ def judge(seen: Seen, expect: Expectation) -> Verdict:
     for name in ("before_gb_per_s", "during_gb_per_s", "after_gb_per_s"):
         value = getattr(verdict, name)
         setattr(verdict, name, None if value is None else round(value, 4))
+    if not seen.survived:
+        _forget(verdict)
     verdict.problems = _problems(seen, expect, verdict)
     verdict.passed = not verdict.problems
     return verdict

@@ -77,6 +77,21 @@ def test_a_gap_beyond_the_budget_is_a_problem() -> None:
     assert judge(one, EXPECT).problems == ["nothing arrived for 2500 ms, 2000 ms are allowed"]
 
 
+def test_a_gap_counts_on_each_side_of_the_first_step_with_its_own_part() -> None:
+    one = dataclasses.replace(seen(), gaps=[Gap(2.98, 3.5)])
+    verdict = judge(one, EXPECT)
+    assert verdict.gap_before_ms == pytest.approx(20.0)
+    assert verdict.gap_ms == pytest.approx(500.0)
+
+
+def test_a_death_leaves_open_what_nobody_knows() -> None:
+    one = dataclasses.replace(seen(back_s=100.0), survived=False, gaps=[], seconds=6.0)
+    verdict = judge(one, EXPECT)
+    assert (verdict.wrong_bytes, verdict.gap_ms, verdict.after_gb_per_s) == (None, None, None)
+    assert verdict.failback.seen is None
+    assert verdict.before_gb_per_s == pytest.approx(0.2, rel=0.02)
+
+
 def test_death_and_wrong_bytes_are_problems() -> None:
     one = dataclasses.replace(seen(), survived=False, problem="status 12", wrong_bytes=3)
     verdict = judge(one, EXPECT)

@@ -6,6 +6,7 @@ traffic, and works for every driver.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import socket
 import time
@@ -109,7 +110,8 @@ class NodeWorld:
             self._looked_s = time.monotonic()
             for one in self._api.processes():
                 if one.pid not in self._known and one.info and descends(one.pid, self._roots):
-                    self._known[one.pid] = one.attach()
+                    with contextlib.suppress(railhop.Error):  # it ends at this moment
+                        self._known[one.pid] = one.attach()
         return dict(self._known)
 
     def counts(self) -> dict[str, PortCount]:

@@ -56,12 +56,13 @@ class Verdict:
     Attributes:
       passed: all is as the scenario expects.
       survived: the workload ran to its end without an error.
-      wrong_bytes: None if the workload does not count them.
-      gap_ms: the longest time without a message from the first step on; None if nothing tells.
+      wrong_bytes: None if the workload does not count them, or died before all were compared.
+      gap_ms: the longest time without a message from the first step on; None if nothing tells, or
+        the workload died.
       gap_from: what tells: "messages", "steps" or "bytes".
       gap_ms_max: what the scenario allows; 0 for no limit.
       gap_before_ms: the longest one before the first step.
-      *_gb_per_s: received by all ports of the fabric, GB/s, mean.
+      *_gb_per_s: received by all ports of the fabric, GB/s (10^9 bytes/s), mean.
       failback: see there.
       problems: why it did not pass, one sentence each.
     """

@@ -54,14 +54,21 @@ class Sampler:
         return sum(one.received_bytes for one in self._samples[-1][1].values())
 
     def series(self, start_s: float) -> tuple[Series, list[int]]:
-        """All samples, since `start_s` of time.monotonic; and bytes received by all ports."""
-        series = Series()
+        """All samples, since `start_s` of time.monotonic; and bytes received by all ports.
+
+        Ports come and go with the processes that tell of them: where a sample lacks one, what was
+        known of it before stands there, at the start nothing moved.
+        """
+        samples = list(self._samples)
+        names = list(dict.fromkeys(name for _, ports in samples for name in ports))
+        series = Series([], {name: [] for name in names}, {name: [] for name in names})
+        known = dict.fromkeys(names, PortCount(0, 0, True))
         received = []
-        for time_s, ports in list(self._samples):
+        for time_s, ports in samples:
+            known.update(ports)
             series.times_s.append(round(time_s - start_s, 4))
-            received.append(sum(one.received_bytes for one in ports.values()))
-            for name, count in ports.items():
-                moved = count.received_bytes + count.sent_bytes
-                series.moved_bytes.setdefault(name, []).append(moved)
-                series.up.setdefault(name, []).append(count.up)
+            received.append(sum(one.received_bytes for one in known.values()))
+            for name, count in known.items():
+                series.moved_bytes[name].append(count.received_bytes + count.sent_bytes)
+                series.up[name].append(count.up)
         return series, received

@@ -98,12 +98,15 @@ class Streams:
         last = _verdict(group)
         if last is None:
             return Outcome(False, status_text(status))
+        survived = bool(last["survived"]) and last["errors"] == 0
+        gaps = _gaps(pathlib.Path(self._folder.name) / "gaps")
         return Outcome(
-            survived=bool(last["survived"]) and last["errors"] == 0,
+            survived=survived,
             problem=last["problem"],
             wrong_bytes=last["wrong_bytes"] + last["wrong_sizes"],
-            messages=last["messages"],
-            gaps=_gaps(pathlib.Path(self._folder.name) / "gaps"),
+            # One that has died has not noted everything.
+            messages=last["messages"] if survived else last["messages"] or None,
+            gaps=gaps if survived else gaps or None,
         )
 
     def kill(self) -> None:
