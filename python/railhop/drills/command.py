@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import railhop
 from railhop.drills.errors import DrillError
-from railhop.drills.workload import Group, Outcome, status_text, uninterrupted
+from railhop.drills.workload import Group, Outcome, end_all, status_text, uninterrupted
 from railhop.drills.world import AnyWorld
 
 # A file for what only the workload knows, JSON lines: {"step": 3, "ms": 41.2, "loss": 0.7} after
@@ -110,8 +110,7 @@ class Command:
 
     def kill(self) -> None:
         """See Workload."""
-        for group in self._groups:
-            group.kill()
+        end_all(self._groups)
         self._folder.cleanup()
 
 

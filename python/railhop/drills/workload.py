@@ -7,6 +7,8 @@ import contextlib
 import ctypes
 import dataclasses
 import os
+import pathlib
+import secrets
 import signal
 import subprocess
 import threading
@@ -20,7 +22,11 @@ from railhop.drills.world import AnyWorld
 
 # How long a workload may take to its end when it is asked for it.
 PATIENCE_S = 60.0
+# How long a command may take when it is ended before its time.
+GRACE_S = 5.0
 _REAP_S = 2.0
+# In the environment of a group and of all that it starts, whatever becomes of sessions and parents.
+_MARK = "_RAILHOP_DRILL"
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _PRCTL = ctypes.CDLL(None).prctl
 
@@ -61,7 +67,7 @@ class Workload(Protocol):
         """The last thing that it said, for messages."""
 
     def kill(self) -> None:
-        """Ends it at once with all that it started. May be repeated."""
+        """Ends it with all that it started, if need be by force. May be repeated."""
 
 
 @contextlib.contextmanager
@@ -90,6 +96,35 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _proc(pid: str, name: str) -> bytes:
+    try:
+        return pathlib.Path("/proc", pid, name).read_bytes()
+    except OSError:
+        return b""
+
+
+def _family(root: int, mark: str) -> set[int]:
+    """A process's descendants and all that have the mark; not it itself, none that has ended."""
+    children: dict[int, list[int]] = {}
+    found = set()
+    needle = f"{_MARK}={mark}".encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        state, _, rest = _proc(pid, "stat").rpartition(b") ")[2].partition(b" ")
+        if not rest or state in (b"Z", b"X"):
+            continue
+        children.setdefault(int(rest.split()[0]), []).append(int(pid))
+        if needle in _proc(pid, "environ").split(b"\0"):
+            found.add(int(pid))
+    # Also those that have taken another environment, as under sudo.
+    todo = [root, *found]
+    while todo:
+        for child in children.get(todo.pop(), []):
+            if child not in found:
+                found.add(child)
+                todo.append(child)
+    return found - {root, os.getpid()}
+
+
 class Group:
     """A process in a session of its own; its output goes to `echo_fd`, its end is kept.
 
@@ -106,10 +141,11 @@ class Group:
         self._echo_fd = echo_fd
         self._tail: collections.deque[str] = collections.deque(maxlen=20)
         parent = os.getpid()
+        self._mark = f"{parent}-{secrets.token_hex(8)}"
         try:
             self.process = subprocess.Popen(
                 list(command),
-                env=dict(env),
+                env={**env, _MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -167,15 +203,49 @@ class Group:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """The whole session; returns when nothing of it is left."""
+        """The process and all that it has started; returns when nothing of it is left.
+
+        A launcher's workers have sessions of their own, and are nobody's children once it has
+        ended: the mark finds them.
+        """
         deadline = time.monotonic() + _REAP_S
+        family = _family(self.process.pid, self._mark)
+        self._stop(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            # Its children are init's now, which may take a moment.
-            while time.monotonic() < deadline:
-                os.killpg(self.process.pid, 0)
-                time.sleep(0.005)
+        self.process.wait()
+        while True:
+            for pid in family:
+                self._stop(pid)
+            if time.monotonic() > deadline:
+                return
+            family = _family(self.process.pid, self._mark)
+            if not family:
+                return
+            time.sleep(0.005)
+
+    def _stop(self, pid: int) -> None:
+        if pid == self.process.pid and self.process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def end_all(groups: Sequence[Group], grace_s: float = GRACE_S) -> None:
+    """Asks all that run to end, by SIGTERM, and ends by force what is left after a while.
+
+    A launcher ends its workers when it is asked. Who is interrupted once more does not wait.
+    """
+    try:
+        for group in groups:
+            group.send(signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while any(group.status() is None for group in groups) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        with uninterrupted():
+            for group in groups:
+                group.kill()
 
 
 def status_text(status: int) -> str:
