@@ -101,16 +101,19 @@ void Driver::SuspectLanes(Link* link, const LaneIds& lanes, Cause cause) {
   if (link->over || link->closing) return;
   LaneIds news;
   for (const LaneId& id : lanes) {
-    LinkLane* const lane = link->Find(id);
-    if (lane == nullptr || lane->state >= LinkLane::State::kSuspect) continue;
-    engine::AddLane(&news, id);
-    JoinEpisode(link, *lane, cause);
-    if (!IsPlanned(cause) && lane->path_known) CrossProbe(link->info.peer, lane->path, *link);
+    const LinkLane* const lane = link->Find(id);
+    if (lane != nullptr && lane->state < LinkLane::State::kSuspect) engine::AddLane(&news, id);
   }
   if (news.empty()) return;
+  // No episode, and no warning: that a process which has ended does not answer is nobody's fault.
   if (link->peer_over) {
     EndAfterPeer(link);
     return;
+  }
+  for (const LaneId& id : news) {
+    LinkLane* const lane = link->Find(id);
+    JoinEpisode(link, *lane, cause);
+    if (!IsPlanned(cause) && lane->path_known) CrossProbe(link->info.peer, lane->path, *link);
   }
   parts_.journal->Append({.time_ns = now_,
                           .kind = JournalEntry::Kind::kSuspect,
@@ -574,7 +577,8 @@ int64_t Driver::LastSignOn(const Link& link, PathId path) const {
 }
 
 void Driver::JoinEpisode(Link* link, const LinkLane& lane, Cause cause) {
-  if (IsPlanned(cause)) return;
+  // One that ends says so itself, and goes nowhere.
+  if (IsPlanned(cause) || link->over) return;
   const PathId path = lane.path;
   // What was lost while a port was down for a moment is missed much later: when the threshold is
   // over at the end that waits for it, which this end may only hear of, once there is a session.

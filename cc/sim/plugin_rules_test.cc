@@ -259,6 +259,8 @@ TEST_F(RulesTest, CloseDuringAnOutage_IsToldAfterIt) {
   RunFor(2 * kSecond);
   ASSERT_EQ(Entries(1, JournalEntry::Kind::kGaveUp).size(), 1u);
   EXPECT_NE(Entries(1, JournalEntry::Kind::kGaveUp)[0].text.find("closed"), std::string::npos);
+  // Nothing that anybody would have to see to: no episode, and so no warning.
+  EXPECT_TRUE(Entries(1, JournalEntry::Kind::kEpisode).empty());
   ExpectAllGoOn();
 }
 
