@@ -24,9 +24,9 @@ class Executor {
   static constexpr int kNoDevice = -1;
   // A call that has not returned by then holds up nobody else on its device.
   static constexpr int64_t kStuckNs = 100'000'000;
-  // Threads of one device whose calls hang, at most: they cost little, but containers bound how
-  // many a job may have.
-  static constexpr size_t kThreadsMax = 256;
+  // Threads of one device whose calls hang, at most: containers bound how many a job may have, and
+  // eight ranks on one NIC have eight times as many. What is more than that waits for one of them.
+  static constexpr size_t kThreadsMax = 64;
 
   enum class Queue : uint8_t {
     kPrompt,      // fences, new lanes

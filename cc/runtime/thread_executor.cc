@@ -60,17 +60,20 @@ struct ThreadExecutor::Shared {
   std::map<WorkerId, Worker> workers ABSL_GUARDED_BY(mutex);  // never erased: references stay
   std::vector<Executor::Job> done ABSL_GUARDED_BY(mutex);
   bool stopping ABSL_GUARDED_BY(mutex) = false;
+  bool dropped ABSL_GUARDED_BY(mutex) = false;  // tasks, by Stop
   std::function<void()> wake ABSL_GUARDED_BY(mutex);
 
   static void Work(const std::shared_ptr<Shared>& self, Worker* worker, Thread* own, bool spare);
   // Starts threads if tasks wait and nobody is going to take them soon.
   static void Relieve(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex);
-  static void Start(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker,
+  // false: the system has no more threads; nothing has changed.
+  static bool Start(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker,
                     bool spare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex);
   static void RelieveAll(const std::shared_ptr<Shared>& self) ABSL_LOCKS_EXCLUDED(self->mutex);
   bool AllOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     for (const auto& [id, worker] : workers) {
+      if (!worker.tasks.empty()) return false;  // there may be no thread for them yet
       for (const Thread& thread : worker.threads) {
         if (!thread.over) return false;
       }
@@ -126,26 +129,30 @@ void ThreadExecutor::Shared::Relieve(const std::shared_ptr<Shared>& self, const 
     ++live;
     ++thread;
   }
-  if (live == 0) return Start(self, id, worker, /*spare=*/false);
+  // Where no thread is to be had they wait for the next time: whoever waits for them comes again.
+  if (live == 0) {
+    Start(self, id, worker, /*spare=*/false);
+    return;
+  }
   // Only what is prompt is worth it. One for each task: what waits is likely to hang as well, and
   // found out one after the other that adds up.
   if (id.second != Queue::kPrompt) return;
   for (size_t left = worker->tasks.size(); left > 0 && live < kThreadsMax; --left, ++live) {
-    try {
-      Start(self, id, worker, /*spare=*/true);
-    } catch (const std::system_error&) {  // the system has no more: they wait
-      worker->threads.pop_back();
-      return;
-    }
+    if (!Start(self, id, worker, /*spare=*/true)) return;
   }
 }
 
-void ThreadExecutor::Shared::Start(const std::shared_ptr<Shared>& self, const WorkerId& id,
+bool ThreadExecutor::Shared::Start(const std::shared_ptr<Shared>& self, const WorkerId& id,
                                    Worker* worker, bool spare) {
   Thread& own = worker->threads.emplace_back();
   const BlockedSignals blocked;
-  own.thread =
-      std::thread([self, worker, own = &own, spare] { Shared::Work(self, worker, own, spare); });
+  try {
+    own.thread =
+        std::thread([self, worker, own = &own, spare] { Shared::Work(self, worker, own, spare); });
+  } catch (const std::system_error&) {
+    worker->threads.pop_back();
+    return false;
+  }
   const char* const what = id.second == Queue::kPrompt       ? "dev"
                            : id.second == Queue::kBackground ? "reg"
                            : id.second == Queue::kReading    ? "port"
@@ -153,6 +160,7 @@ void ThreadExecutor::Shared::Start(const std::shared_ptr<Shared>& self, const Wo
                                                              : "probe";
   const std::string name = absl::StrCat("railhop-", what, id.first);
   pthread_setname_np(own.thread.native_handle(), name.c_str());
+  return true;
 }
 
 void ThreadExecutor::Shared::RelieveAll(const std::shared_ptr<Shared>& self) {
@@ -249,7 +257,7 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
   std::vector<Job> dropped_done;
   {
     absl::MutexLock lock(&shared_->mutex);
-    if (shared_->stopping) return shared_->AllOver();
+    if (shared_->stopping) return shared_->AllOver() && !shared_->dropped;
     shared_->stopping = true;
     dropped_done.swap(shared_->done);
     const auto all_over = [&] {
@@ -264,10 +272,13 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
           ended.push_back(std::move(thread.thread));
           continue;
         }
-        thread.thread.detach();
+        if (thread.thread.joinable()) thread.thread.detach();
         any_left_behind.store(true, std::memory_order_relaxed);
       }
-      if (!worker.tasks.empty()) LeaveBehind(std::exchange(worker.tasks, {}));
+      if (worker.tasks.empty()) continue;
+      LeaveBehind(std::exchange(worker.tasks, {}));
+      shared_->dropped = true;
+      any_left_behind.store(true, std::memory_order_relaxed);
     }
     shared_->wake = [] {};
   }

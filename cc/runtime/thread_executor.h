@@ -1,5 +1,6 @@
 // Executor with threads: one for each device and queue, from the first job on. While calls on a
 // device hang, there are more for its prompt queue, each for one of them; they end with the hang.
+// Where the system has no more threads, jobs wait: each call here tries again.
 #ifndef RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 #define RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 
@@ -34,13 +35,14 @@ class ThreadExecutor final : public Executor {
   bool RunAndWait(std::vector<std::pair<int, Job>> jobs, int64_t bound_ns) override;
   int64_t StuckFor(int physical) const override;
   // Whether prompt jobs wait: TakeDone has to be called again within kStuckNs, in case what they
-  // wait behind hangs.
+  // wait behind hangs, or no thread was to be had for them.
   bool IsHeldUp() const;
 
   // Takes no more jobs, and waits until those that are queued have ended; no `done` is kept. false:
   // some hang. Their threads are left behind on purpose, since nothing can end them, and so must be
-  // all that their jobs use: the devices' contexts are not closed then. What is queued behind them
-  // never runs. The library itself stays loaded (it is linked with -z nodelete).
+  // all that their jobs use: the devices' contexts are not closed then. What is queued behind them,
+  // or has got no thread, never runs. The library itself stays loaded (it is linked with -z
+  // nodelete).
   bool Stop(int64_t bound_ns);
   // Whether that was ever so in this process: devices must stay open then.
   static bool AnyLeftBehind();

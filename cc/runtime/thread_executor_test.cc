@@ -1,5 +1,7 @@
 #include "cc/runtime/thread_executor.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
 #include <set>
@@ -15,6 +17,32 @@ namespace {
 
 constexpr int64_t kMinuteNs = 60'000'000'000;
 constexpr int64_t kShortNs = 20'000'000;
+
+// While it lives the process gets no thread, as where a container's bound is reached: each would
+// need a stack larger than the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_attr_t defaults;
+    pthread_getattr_default_np(&defaults);
+    pthread_attr_getstacksize(&defaults, &stack_);
+    SetStack(size_t{1} << 47);
+  }
+  ~NoThreads() { SetStack(stack_); }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  static void SetStack(size_t bytes) {
+    pthread_attr_t defaults;
+    pthread_getattr_default_np(&defaults);
+    pthread_attr_setstacksize(&defaults, bytes);
+    EXPECT_EQ(pthread_setattr_default_np(&defaults), 0);
+    pthread_attr_destroy(&defaults);
+  }
+
+  size_t stack_ = 0;
+};
 
 TEST(ThreadExecutor, JobsOfOneDevice_InOrderOnOneThread) {
   ThreadExecutor executor([] {});
@@ -125,6 +153,60 @@ TEST(ThreadExecutor, JobHangs_ThoseBehindItGoOn) {
   EXPECT_EQ(begun, kHung);
   release.Notify();
   EXPECT_TRUE(executor.Stop(kMinuteNs));
+}
+
+TEST(ThreadExecutor, NoThreadToBeHad_JobsWaitForOne) {
+  ThreadExecutor executor([] {});
+  int ran = 0;
+  {
+    const NoThreads none;
+    executor.Run(
+        1, [&] { ++ran; }, nullptr);
+    EXPECT_FALSE(executor.RunAndWait({{1, [&] { ++ran; }}}, kShortNs));
+    EXPECT_TRUE(executor.TakeDone().empty());
+    EXPECT_TRUE(executor.IsHeldUp());
+    EXPECT_EQ(ran, 0);
+  }
+  EXPECT_TRUE(executor.RunAndWait({{1, [&] { ++ran; }}}, kMinuteNs));
+  EXPECT_EQ(ran, 3);
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+}
+
+TEST(ThreadExecutor, NoThreadForThoseBehindAHang_TheyWaitForOne) {
+  absl::Notification begun;
+  absl::Notification release;
+  ThreadExecutor executor([] {});
+  executor.Run(
+      1,
+      [&] {
+        begun.Notify();
+        release.WaitForNotification();
+      },
+      nullptr);
+  begun.WaitForNotification();
+  const auto ran = std::make_shared<std::atomic<bool>>(false);
+  {
+    const NoThreads none;
+    EXPECT_FALSE(executor.RunAndWait({{1, [ran] { *ran = true; }}}, 3 * Executor::kStuckNs));
+  }
+  EXPECT_FALSE(*ran);
+  EXPECT_TRUE(executor.RunAndWait({{1, [] {}}}, kMinuteNs));
+  release.Notify();
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+  EXPECT_TRUE(*ran);
+}
+
+// What was never run may be a queue pair that still writes.
+TEST(ThreadExecutor, NoThreadUntilStop_SaysThatJobsAreLeft) {
+  ThreadExecutor executor([] {});
+  const auto ran = std::make_shared<std::atomic<bool>>(false);
+  const NoThreads none;
+  executor.Run(
+      1, [ran] { *ran = true; }, nullptr);
+  EXPECT_FALSE(executor.Stop(kShortNs));
+  EXPECT_FALSE(executor.Stop(kShortNs));
+  EXPECT_TRUE(ThreadExecutor::AnyLeftBehind());
+  EXPECT_FALSE(*ran);
 }
 
 TEST(ThreadExecutor, AfterStop_NothingRuns) {
