@@ -64,7 +64,8 @@ struct ThreadExecutor::Shared {
   std::function<void()> wake ABSL_GUARDED_BY(mutex);
 
   static void Work(const std::shared_ptr<Shared>& self, Worker* worker, Thread* own, bool spare);
-  // Starts threads if tasks wait and nobody is going to take them soon.
+  // Starts threads if tasks wait and nobody is going to take them soon. Joins those that have
+  // ended.
   static void Relieve(const std::shared_ptr<Shared>& self, const WorkerId& id, Worker* worker)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex);
   // false: the system has no more threads; nothing has changed.
@@ -116,19 +117,19 @@ void ThreadExecutor::Shared::Work(const std::shared_ptr<Shared>& self, Worker* w
 
 void ThreadExecutor::Shared::Relieve(const std::shared_ptr<Shared>& self, const WorkerId& id,
                                      Worker* worker) {
+  // Their stacks stay until they are joined, whether or not anything waits.
+  worker->threads.remove_if([](Thread& thread) {
+    if (!thread.over) return false;
+    if (thread.thread.joinable()) thread.thread.join();
+    return true;
+  });
   if (worker->tasks.empty() || self->stopping) return;
   const int64_t now = self->clock.NowNs();
-  size_t live = 0;
-  for (auto thread = worker->threads.begin(); thread != worker->threads.end();) {
-    if (thread->over) {
-      thread->thread.join();
-      thread = worker->threads.erase(thread);
-      continue;
-    }
-    if (!thread->busy || now - thread->since < kStuckNs) return;
-    ++live;
-    ++thread;
-  }
+  const bool all_stuck = std::all_of(
+      worker->threads.begin(), worker->threads.end(),
+      [&](const Thread& thread) { return thread.busy && now - thread.since >= kStuckNs; });
+  if (!all_stuck) return;
+  size_t live = worker->threads.size();
   // Where no thread is to be had they wait for the next time: whoever waits for them comes again.
   if (live == 0) {
     Start(self, id, worker, /*spare=*/false);
@@ -237,6 +238,13 @@ bool ThreadExecutor::IsHeldUp() const {
   return std::any_of(shared_->workers.begin(), shared_->workers.end(), [](const auto& entry) {
     return entry.first.second == Queue::kPrompt && !entry.second.tasks.empty();
   });
+}
+
+size_t ThreadExecutor::ThreadsHeld() const {
+  absl::MutexLock lock(&shared_->mutex);
+  size_t held = 0;
+  for (const auto& [id, worker] : shared_->workers) held += worker.threads.size();
+  return held;
 }
 
 int64_t ThreadExecutor::StuckFor(int physical) const {

@@ -4,6 +4,7 @@
 #ifndef RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 #define RAILHOP_CC_RUNTIME_THREAD_EXECUTOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,8 @@ class ThreadExecutor final : public Executor {
   // Whether prompt jobs wait: TakeDone has to be called again within kStuckNs, in case what they
   // wait behind hangs, or no thread was to be had for them.
   bool IsHeldUp() const;
+  // Threads that are not joined yet, those that have ended among them.
+  size_t ThreadsHeld() const;
 
   // Takes no more jobs, and waits until those that are queued have ended; no `done` is kept. false:
   // some hang. Their threads are left behind on purpose, since nothing can end them, and so must be

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
 #include <thread>
@@ -152,6 +153,36 @@ TEST(ThreadExecutor, JobHangs_ThoseBehindItGoOn) {
   EXPECT_TRUE(ran);
   EXPECT_EQ(begun, kHung);
   release.Notify();
+  EXPECT_TRUE(executor.Stop(kMinuteNs));
+}
+
+TEST(ThreadExecutor, HangOver_ThreadsThatWereMoreAreJoined) {
+  absl::Notification release;
+  std::atomic<int> begun = 0;
+  ThreadExecutor executor([] {});
+  constexpr int kHung = 20;
+  for (int i = 0; i < kHung; ++i) {
+    executor.Run(
+        1,
+        [&] {
+          ++begun;
+          release.WaitForNotification();
+        },
+        nullptr);
+  }
+  while (begun < kHung) {
+    executor.TakeDone();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(executor.ThreadsHeld(), size_t{kHung});
+  release.Notify();
+  // Nothing waits any more, and the first thread is idle.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (executor.ThreadsHeld() > 1 && std::chrono::steady_clock::now() < until) {
+    executor.TakeDone();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(executor.ThreadsHeld(), 1u);
   EXPECT_TRUE(executor.Stop(kMinuteNs));
 }
 
