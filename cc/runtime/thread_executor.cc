@@ -123,7 +123,7 @@ void ThreadExecutor::Shared::Relieve(const std::shared_ptr<Shared>& self, const 
     if (thread.thread.joinable()) thread.thread.join();
     return true;
   });
-  if (worker->tasks.empty() || self->stopping) return;
+  if (worker->tasks.empty()) return;
   const int64_t now = self->clock.NowNs();
   const bool all_stuck = std::all_of(
       worker->threads.begin(), worker->threads.end(),
@@ -272,8 +272,14 @@ bool ThreadExecutor::Stop(int64_t bound_ns) {
       shared_->mutex.AssertHeld();
       return shared_->AllOver();
     };
-    clean =
-        shared_->mutex.AwaitWithTimeout(absl::Condition(&all_over), absl::Nanoseconds(bound_ns));
+    const int64_t end = shared_->clock.NowNs() + bound_ns;
+    while (true) {
+      const int64_t left = end - shared_->clock.NowNs();
+      clean = shared_->mutex.AwaitWithTimeout(
+          absl::Condition(&all_over), absl::Nanoseconds(std::clamp<int64_t>(left, 0, kStuckNs)));
+      if (clean || left <= kStuckNs) break;
+      for (auto& [id, worker] : shared_->workers) Shared::Relieve(shared_, id, &worker);
+    }
     for (auto& [id, worker] : shared_->workers) {
       for (Shared::Thread& thread : worker.threads) {
         if (thread.over) {

@@ -227,6 +227,34 @@ TEST(ThreadExecutor, NoThreadForThoseBehindAHang_TheyWaitForOne) {
   EXPECT_TRUE(*ran);
 }
 
+// The call began to hang just before Stop: nobody has looked since.
+TEST(ThreadExecutor, StopWithJobsBehindAHang_TheyAreRun) {
+  struct Hang {
+    absl::Notification begun;
+    absl::Notification release;
+    absl::Notification ended;
+    absl::Notification behind;
+  };
+  const auto hang = std::make_shared<Hang>();
+  ThreadExecutor executor([] {});
+  executor.Run(
+      1,
+      [hang] {
+        hang->begun.Notify();
+        hang->release.WaitForNotification();
+        hang->ended.Notify();
+      },
+      nullptr);
+  hang->begun.WaitForNotification();
+  executor.Run(
+      1, [hang] { hang->behind.Notify(); }, nullptr);
+  std::thread stopping([&] { EXPECT_TRUE(executor.Stop(kMinuteNs)); });
+  EXPECT_TRUE(hang->behind.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  EXPECT_FALSE(hang->ended.HasBeenNotified());
+  hang->release.Notify();
+  stopping.join();
+}
+
 // What was never run may be a queue pair that still writes.
 TEST(ThreadExecutor, NoThreadUntilStop_SaysThatJobsAreLeft) {
   ThreadExecutor executor([] {});
