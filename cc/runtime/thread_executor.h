@@ -41,12 +41,11 @@ class ThreadExecutor final : public Executor {
   // Threads that are not joined yet, those that have ended among them.
   size_t ThreadsHeld() const;
 
-  // Takes no more jobs, and waits until those that are queued have ended, at the side of calls that
-  // hang where they are prompt; no `done` is kept. false:
-  // some hang. Their threads are left behind on purpose, since nothing can end them, and so must be
-  // all that their jobs use: the devices' contexts are not closed then. What is queued behind them,
-  // or has got no thread, never runs. The library itself stays loaded (it is linked with -z
-  // nodelete).
+  // Takes no more jobs, and waits until those that are queued have ended, beside calls that hang
+  // where they are prompt; no `done` is kept. false: some hang. Their threads are left behind on
+  // purpose, since nothing can end them, and so must be all that their jobs use: the devices'
+  // contexts are not closed then. What is queued behind them, or has got no thread, never runs. The
+  // library itself stays loaded (it is linked with -z nodelete).
   bool Stop(int64_t bound_ns);
   // Whether that was ever so in this process: devices must stay open then.
   static bool AnyLeftBehind();
