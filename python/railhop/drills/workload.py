@@ -74,9 +74,11 @@ class Workload(Protocol):
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C waits for the end of the block: what is started in it is known to who will end it.
 
-    Elsewhere than in the main thread, which alone is interrupted, it does nothing.
+    Elsewhere than in the main thread, which alone is interrupted, it does nothing; nor where the
+    handler is not Python's, which could not be put back.
     """
-    if threading.current_thread() is not threading.main_thread():
+    of_python = signal.getsignal(signal.SIGINT) is not None
+    if threading.current_thread() is not threading.main_thread() or not of_python:
         yield
         return
     came = []

@@ -42,6 +42,16 @@ def test_an_error_goes_on_its_way() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_handler_that_is_not_of_python_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    # As where the program that has loaded Python had set one before.
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)
+    with uninterrupted():
+        monkeypatch.undo()
+        assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_another_thread_changes_nothing() -> None:
     seen = []
     before = signal.getsignal(signal.SIGINT)
