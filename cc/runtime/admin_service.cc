@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <utility>
 #include <variant>
 
@@ -27,6 +25,7 @@
 #include "cc/base/clock.h"
 #include "cc/base/status_macros.h"
 #include "cc/base/units.h"
+#include "cc/runtime/stale_sockets.h"
 
 namespace railhop::runtime {
 namespace {
@@ -37,8 +36,6 @@ constexpr int kBacklog = 64;
 // question that it has begun; so is one that has asked nothing.
 constexpr int64_t kStuckNs = 10 * kNsPerSecond;
 constexpr int64_t kIdleNs = 600 * kNsPerSecond;
-// A socket without a process is swept away from this age on.
-constexpr int64_t kStaleAgeS = 60;
 // While no more clients are let in: the next look.
 constexpr int kFullPauseMs = 100;
 constexpr int kBindTries = 3;
@@ -103,37 +100,24 @@ absl::Status PrepareDirectory(const std::string& directory, bool* made) {
   return absl::OkStatus();
 }
 
-sockaddr_un AddressOf(const admin::SocketName& name) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::copy(name.short_path().begin(), name.short_path().end(), address.sun_path);
-  return address;
-}
-
-// Whether somebody answers at a socket that is there already.
-bool IsListening(const sockaddr_un& address) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  const bool connected =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-      errno == EAGAIN;
-  close(fd);
-  return connected;
-}
-
-// Takes away what killed processes of this user have left. One that nobody answers at may be about
-// to listen, or of a container that counts its processes for itself: an old one is not.
-void SweepStale(const std::string& directory) {
-  for (const admin::FoundSocket& socket : admin::FindSockets({directory})) {
-    struct stat about = {};
-    if (socket.uid != geteuid() || lstat(socket.path.c_str(), &about) != 0 ||
-        time(nullptr) - about.st_mtime < kStaleAgeS ||
-        kill(static_cast<pid_t>(socket.pid), 0) == 0 || errno != ESRCH) {
-      continue;
-    }
-    const admin::SocketName name(socket.path);
-    if (!name.short_path().empty() && !IsListening(AddressOf(name))) unlink(socket.path.c_str());
+// Whether the socket of this process's number that is there is an earlier process's, which has
+// gone.
+absl::Status MayReplace(const std::string& directory, const std::string& path,
+                        const sockaddr_un& address) {
+  const int error = ErrorOfConnecting(address);
+  if (error == 0) {
+    return Unusable(directory, absl::StrCat("another process answers at ", path,
+                                            ": containers that share this directory count "
+                                            "their processes alike; set RAILHOP_ADMIN_DIR"));
   }
+  if (error != ECONNREFUSED) {
+    return Unusable(directory, absl::StrCat("whether anybody answers at ", path,
+                                            " cannot be told: ", strerror(error)));
+  }
+  if (IsOfThisNode(FileSystemOf(directory))) return absl::OkStatus();
+  return Unusable(directory, absl::StrCat(path,
+                                          " may be that of a process of another node: set "
+                                          "RAILHOP_ADMIN_DIR to a directory of this node"));
 }
 
 }  // namespace
@@ -175,11 +159,7 @@ absl::Status AdminService::Bind(const std::string& directory) {
   const sockaddr_un address = AddressOf(name);
   struct stat about = {};
   if (lstat(path.c_str(), &about) == 0) {
-    if (IsListening(address)) {
-      return Unusable(directory, absl::StrCat("another process answers at ", path,
-                                              ": containers that share this directory count "
-                                              "their processes alike; set RAILHOP_ADMIN_DIR"));
-    }
+    RAILHOP_RETURN_IF_ERROR(MayReplace(directory, path, address));
     unlink(path.c_str());
   }
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -246,7 +226,8 @@ int AdminService::NextTimeoutMs(int64_t now) const {
 }
 
 void AdminService::Run() {
-  SweepStale(path_.substr(0, path_.rfind('/')));
+  const std::string directory = path_.substr(0, path_.rfind('/'));
+  SweepStaleSockets(directory, FileSystemOf(directory));
   std::vector<pollfd> fds;
   while (!stopping_) {
     fds.assign({{.fd = wake_, .events = POLLIN, .revents = 0},
