@@ -14,6 +14,7 @@ from railhop.cli import ending
 from railhop.cli.common import (
     BAD,
     GOOD,
+    INPUT,
     CliError,
     console,
     examples,
@@ -88,14 +89,20 @@ def _rate(value: Optional[float]) -> str:
 
 def _show(result: Result) -> None:
     """For people."""
+    from rich.markup import escape  # noqa: PLC0415
+
     from railhop.report.units import milliseconds  # noqa: PLC0415
 
     verdict = result.verdict
     out = console()
     word = "[green]passed[/green]" if verdict.passed else "[red]failed[/red]"
-    out.print(f"{result.title}: {word}", style="bold")
+    if not verdict.usable:
+        word = "[yellow]not usable[/yellow]"
+    out.print(f"{escape(result.title)}: {word}", style="bold")
     for problem in verdict.problems:
-        out.print(f"  [red]{problem}[/red]")
+        out.print(f"  [red]{escape(problem)}[/red]")
+    for note in verdict.notes:
+        out.print(f"  {escape(note)}")
     rows = [("survived", "yes" if verdict.survived else "no")]
     if verdict.wrong_bytes is not None:
         of = "" if result.messages is None else f" in {result.messages:,} messages"
@@ -213,7 +220,7 @@ def COMMAND(  # noqa: N802
     own NICs: CMD is needed, and the scenario consists of commands (failover, hold).
 
     Exit status: 0 passed; 1 judged bad (died, wrong bytes, gap too long, no failback); 2 bad
-    input, or the workload failed for its own reasons.
+    input, the workload failed for its own reasons, or the machine was too busy to judge.
     """
     if listing:
         return _list(as_json)
@@ -249,4 +256,6 @@ def COMMAND(  # noqa: N802
         print_json(result.line())
     else:
         _show(result)
+    if not result.verdict.usable:
+        return INPUT
     return GOOD if result.verdict.passed else BAD

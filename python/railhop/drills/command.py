@@ -87,6 +87,10 @@ class Command:
         states = [group.status() for group in self._groups]
         return None in states and not any(states)
 
+    def ended_well(self) -> bool:
+        """See Workload."""
+        return all(group.status() == 0 for group in self._groups)
+
     def complaint(self) -> str:
         """See Workload."""
         for group in self._groups:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import railhop
+from railhop.drills.errors import GoneError
 from railhop.scenario import Step
 
 EVERY_S = 0.2
@@ -40,6 +41,30 @@ class _Watched:
             self._after = page[-1]["serial"]
         health = self.journal.health().to_dict()
         self.episodes = [{**one, **self._tags} for one in health["episodes"]]
+
+    def ended(self) -> bool:
+        """Whether the process answers no more because it is not there."""
+        try:
+            self.journal.health()
+        except (railhop.StaleSocketError, railhop.NotFoundError):
+            return True
+        except railhop.Error:
+            return False
+        return False
+
+
+def _carry_out(journal: Any, step: Step) -> None:
+    if step.verb == "failover":
+        journal.force_failover(step.target, mode=step.words or "drain")
+    elif step.verb == "failback":
+        # A device that was told to leave stays out until it is released.
+        if step.target and not step.target.startswith("connection:"):
+            journal.release(step.target)
+        journal.fail_back(step.target)
+    elif step.verb == "hold":
+        journal.hold(step.target)
+    else:
+        journal.release(step.target)
 
 
 class EpisodeWatch:
@@ -94,26 +119,21 @@ class EpisodeWatch:
     def command(self, step: Step) -> None:
         """Carries a command out in the processes of its host.
 
-        Errors: RuntimeError if there is none; what the process says when it refuses.
+        Errors: GoneError if none is left; what the process says when it refuses.
         """
         with self._lock:
             self._look()
             there = [one for one in self._watched.values() if one.host == step.host]
-            if not there:
-                raise RuntimeError(f"no process with Railhop runs on {step.host}")
+            left = 0
             for watched in there:
-                journal = watched.journal
-                if step.verb == "failover":
-                    journal.force_failover(step.target, mode=step.words or "drain")
-                elif step.verb == "failback":
-                    # A device that was told to leave stays out until it is released.
-                    if step.target and not step.target.startswith("connection:"):
-                        journal.release(step.target)
-                    journal.fail_back(step.target)
-                elif step.verb == "hold":
-                    journal.hold(step.target)
-                else:
-                    journal.release(step.target)
+                try:
+                    _carry_out(watched.journal, step)
+                    left += 1
+                except railhop.Error:
+                    if not watched.ended():
+                        raise
+            if not left:
+                raise GoneError(f"no process with Railhop runs on {step.host}")
 
     def events(self) -> list[dict[str, Any]]:
         """All entries of all processes, in order of time."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+import railhop
 from railhop.drills.episodes import EpisodeWatch
+from railhop.drills.errors import GoneError
 from railhop.scenario import Step
 
 
@@ -31,7 +33,7 @@ class FakeJournal:
 
     def health(self) -> Any:
         if self.gone:
-            raise RuntimeError("it has ended")
+            raise railhop.NotFoundError("it has ended")
         return Entry(episodes=[{"begin_unix_ns": 5, "id": 1}])
 
     def events(self, after: int = 0) -> Any:
@@ -46,6 +48,10 @@ class FakeJournal:
         self.said.append(("failback", target))
 
     def hold(self, target: str) -> None:
+        if self.gone:
+            raise railhop.StaleSocketError("it has ended")
+        if target == "mlx5_9":
+            raise railhop.NotFoundError("no port mlx5_9")
         self.said.append(("hold", target))
 
     def release(self, target: str) -> None:
@@ -109,3 +115,20 @@ def test_commands_go_to_the_processes_of_the_host() -> None:
 def test_a_host_without_railhop_is_named() -> None:
     with pytest.raises(RuntimeError, match="no process with Railhop runs on beta"):
         watch({1: FakeJournal()}).command(step("hold", "mlx5_0", host="beta"))
+
+
+def test_processes_that_have_ended_are_passed_by_and_all_of_them_are_an_error() -> None:
+    one, two = FakeJournal(), FakeJournal()
+    watched = watch({2: one, 3: two})
+    watched.command(step("hold", "mlx5_0", host="beta"))
+    one.gone = True
+    watched.command(step("hold", "mlx5_1", host="beta"))
+    assert (len(one.said), len(two.said)) == (1, 2)
+    two.gone = True
+    with pytest.raises(GoneError, match="no process with Railhop runs on beta"):
+        watched.command(step("hold", "mlx5_1", host="beta"))
+
+
+def test_a_target_that_is_not_there_is_no_end_of_the_job() -> None:
+    with pytest.raises(railhop.NotFoundError, match="no port mlx5_9"):
+        watch({1: FakeJournal()}).command(step("hold", "mlx5_9"))

@@ -16,6 +16,9 @@ _BACK_SHARE = 0.25
 # Traffic is steady so long after its begin or its return, and the last moments of a run are not.
 _SETTLE_S = 0.5
 _LAST_S = 0.1
+# A step is late beyond both: so long, and this share of its offset.
+_LATE_S = 2.0
+_LATE_SHARE = 0.25
 
 
 @dataclasses.dataclass
@@ -27,6 +30,15 @@ class Gap:
 
 
 @dataclasses.dataclass
+class Planned:
+    """A step of the scenario: when it was to be, and when it had been carried out, if it was."""
+
+    text: str
+    at_s: float
+    acted_s: Optional[float]
+
+
+@dataclasses.dataclass
 class Seen:
     """What a drill saw; times in seconds since traffic began.
 
@@ -35,6 +47,8 @@ class Seen:
       gaps: of messages, if the workload tells.
       steps: (end, ms) of a training's steps.
       received: bytes received by all ports, for each time of `series`.
+      plan: all steps, if they are known.
+      ended_s: when the workload had ended by itself, if it has.
     """
 
     survived: bool
@@ -46,6 +60,8 @@ class Seen:
     received: Sequence[int]
     gaps: Optional[Sequence[Gap]] = None
     steps: Sequence[tuple[float, float]] = ()
+    plan: Sequence[Planned] = ()
+    ended_s: Optional[float] = None
 
 
 def _mean(seen: Seen, from_s: float, to_s: float) -> Optional[float]:
@@ -168,6 +184,45 @@ def _problems(seen: Seen, expect: Expectation, verdict: Verdict) -> list[str]:
     return problems
 
 
+def _lateness(seen: Seen) -> tuple[list[str], list[str]]:
+    """What of the plan was late or never; and what a workload's end has left out."""
+    late, notes = [], []
+    for one in seen.plan:
+        bound_s = max(_LATE_S, _LATE_SHARE * one.at_s)
+        if one.acted_s is not None:
+            if one.acted_s - one.at_s > bound_s:
+                late.append(f"step '{one.text}' was {one.acted_s - one.at_s:.0f} s late")
+        elif seen.ended_s is None or seen.ended_s - one.at_s > bound_s:
+            late.append(f"step '{one.text}', planned at {one.at_s:g} s, was not carried out")
+        else:
+            notes.append(f"the job had ended before '{one.text}'")
+    return late, notes
+
+
+def _hole(seen: Seen, expect: Expectation) -> list[str]:
+    """The longest time without a sample, if it is longer than a gap may be."""
+    times = [one for one in seen.series.times_s if one <= seen.seconds]
+    holes = [(b - a, a) for a, b in zip(times, times[1:]) if b > 0]
+    longest_s, from_s = max(holes, default=(0.0, 0.0))
+    if not expect.gap_ms_max or longest_s * 1e3 <= expect.gap_ms_max:
+        return []
+    return [f"the counters could not be read for {longest_s:.1f} s from {from_s:.1f} s on"]
+
+
+def _doubt(seen: Seen, expect: Expectation, verdict: Verdict) -> None:
+    """Says what speaks against the drill itself, which makes it unusable."""
+    late, notes = _lateness(seen)
+    verdict.notes += notes
+    # A workload that tells its gaps and has passed needs no samples for it.
+    if verdict.problems or verdict.gap_from == "bytes":
+        late += _hole(seen, expect)
+    if late and not seen.wrong_bytes:
+        verdict.usable = False
+        verdict.problems = [
+            f"{one}: this machine is too busy to judge" for one in late
+        ] + verdict.problems
+
+
 def _forget(verdict: Verdict) -> None:
     """What nobody knows of a workload that has died."""
     verdict.wrong_bytes = verdict.wrong_bytes or None  # not everything was compared
@@ -206,5 +261,6 @@ def judge(seen: Seen, expect: Expectation) -> Verdict:
     if not seen.survived:
         _forget(verdict)
     verdict.problems = _problems(seen, expect, verdict)
+    _doubt(seen, expect, verdict)
     verdict.passed = not verdict.problems
     return verdict

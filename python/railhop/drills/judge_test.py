@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from railhop.drills.judge import Gap, Seen, judge
+from railhop.drills.judge import Gap, Planned, Seen, judge
 from railhop.drills.result import Happening, Series
 from railhop.scenario import Expectation
 
@@ -137,3 +137,63 @@ def test_nothing_seen_is_nothing_told() -> None:
     verdict = judge(Seen(True, None, "", 1.0, [], Series(), []), Expectation())
     assert verdict.passed
     assert (verdict.gap_ms, verdict.gap_from, verdict.before_gb_per_s) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "acted_s", "usable"),
+    [(3.0, 3.4, True), (3.0, 4.9, True), (3.0, 5.1, False), (40.0, 48.0, True), (4.0, 40.0, False)],
+)
+def test_a_step_that_was_late_makes_a_drill_unusable(
+    at_s: float, acted_s: float, usable: bool
+) -> None:
+    verdict = judge(dataclasses.replace(seen(), plan=[Planned("release a", at_s, acted_s)]), EXPECT)
+    assert verdict.usable == usable
+    assert verdict.passed == usable
+    if acted_s == 40.0:
+        assert verdict.problems == [
+            "step 'release a' was 36 s late: this machine is too busy to judge"
+        ]
+
+
+def test_a_step_that_never_happened_makes_a_drill_unusable() -> None:
+    verdict = judge(dataclasses.replace(seen(), plan=[Planned("nic1 down", 3.0, None)]), EXPECT)
+    assert not verdict.usable
+    assert verdict.problems == [
+        "step 'nic1 down', planned at 3 s, was not carried out: this machine is too busy to judge"
+    ]
+    assert not verdict.notes
+
+
+def test_a_step_after_the_jobs_end_is_a_note() -> None:
+    plan = [Planned("hold a", 3.0, 3.0), Planned("release a", 11.5, None)]
+    verdict = judge(dataclasses.replace(seen(), plan=plan, ended_s=12.0), EXPECT)
+    assert verdict.passed, verdict.problems
+    assert verdict.notes == ["the job had ended before 'release a'"]
+    # Long before it the workload's end is no reason.
+    plan[1].at_s = 5.0
+    assert not judge(dataclasses.replace(seen(), plan=plan, ended_s=12.0), EXPECT).usable
+
+
+def test_a_hole_in_the_samples_makes_a_bad_verdict_unusable() -> None:
+    one = dataclasses.replace(seen(), gaps=[Gap(3.0, 6.0)])
+    kept = [i for i, time_s in enumerate(one.series.times_s) if not 3.0 < time_s < 5.9]
+    one.series.times_s = [one.series.times_s[i] for i in kept]
+    one.received = [one.received[i] for i in kept]
+    for name, moved in one.series.moved_bytes.items():
+        one.series.moved_bytes[name] = [moved[i] for i in kept]
+    verdict = judge(one, EXPECT)
+    assert not verdict.usable
+    assert verdict.problems[0] == (
+        "the counters could not be read for 2.9 s from 3.0 s on: this machine is too busy to judge"
+    )
+    # The messages were good: they were counted elsewhere.
+    assert judge(dataclasses.replace(one, gaps=[]), EXPECT).usable
+    # Without them only samples tell.
+    assert not judge(dataclasses.replace(one, gaps=None), EXPECT).usable
+
+
+def test_wrong_bytes_are_never_the_machines_fault() -> None:
+    plan = [Planned("release a", 3.0, 40.0)]
+    verdict = judge(dataclasses.replace(seen(), plan=plan, wrong_bytes=8), EXPECT)
+    assert verdict.usable
+    assert verdict.problems == ["8 bytes arrived wrong"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Optional
 
 from railhop.drills.episodes import EpisodeWatch
-from railhop.drills.errors import DrillError
-from railhop.drills.judge import Seen, came_back, judge
+from railhop.drills.errors import DrillError, GoneError
+from railhop.drills.judge import Planned, Seen, came_back, judge
 from railhop.drills.node import NodeWorld
 from railhop.drills.result import Happening, Result
 from railhop.drills.sampler import Sampler
@@ -28,6 +28,8 @@ _BEGIN_S = 120.0
 # often: how soon a path is proved again depends on how busy the machine is.
 _FAILBACK_S = 30.0
 _FAILBACK_EVERY_S = 0.25
+# How long a job may take to its end when its processes with Railhop are gone.
+_ENDING_S = 20.0
 # Faults that are over as soon as they have hit.
 _MOMENTARY = ("complete", "event", "kill", "release", "wedge")
 
@@ -48,6 +50,8 @@ class _Drill:
         self.player = Player(self.scenario, self._act)
         self.start_s = 0.0
         self.start_unix_ns = 0
+        # When the workload had ended by itself, or its processes with Railhop were gone.
+        self.ended_s: Optional[float] = None
 
     def _act(self, step: Step) -> None:
         if step.verb == "fault":
@@ -63,10 +67,7 @@ class _Drill:
         deadline = time.monotonic() + _BEGIN_S
         while self.sampler.received_bytes() < _FIRST_BYTES:
             if not self._workload.running():
-                raise DrillError(
-                    f"the workload failed for its own reasons, before the first step: "
-                    f"{self._workload.about} {self._workload.complaint()}"
-                )
+                raise DrillError(self._no_traffic())
             if time.monotonic() > deadline:
                 raise DrillError(
                     f"the workload moved nothing within {_BEGIN_S:g} s: "
@@ -84,6 +85,8 @@ class _Drill:
         while self._workload.running():
             now_s = time.monotonic() - self.start_s
             if self.player.error:
+                if self._job_was_gone():
+                    break
                 raise DrillError(self.player.error)
             last = self.player.acted[-1][0].text if self.player.acted else "before the first step"
             if total_s and now_s >= total_s:
@@ -92,13 +95,65 @@ class _Drill:
                 last = "waiting for the failback"
             self._progress(min(now_s, total_s), total_s, last)
             time.sleep(0.05)
-        if not self._workload.endless and not self.player.done.is_set():
-            left = len(self.scenario.steps) - len(self.player.acted)
-            if left == len(self.scenario.steps) and left > 0:
-                raise DrillError(
-                    f"the workload ended before the first step: {self._workload.about} "
-                    f"{self._workload.complaint()}; let it run longer, or put the step earlier"
-                )
+        if self.ended_s is None:
+            self.ended_s = time.monotonic() - self.start_s
+        # It may be about to say why: a job that has ended does not take commands.
+        self.player.stop()
+        if self.player.error and not self._job_was_gone():
+            raise DrillError(self.player.error)
+        if self.scenario.steps and not self.player.acted:
+            raise DrillError(self._ended_early())
+
+    def _failed(self) -> str:
+        return (
+            "the workload failed for its own reasons, before the first step: "
+            f"{self._workload.about} {self._workload.complaint()}"
+        )
+
+    def _no_traffic(self) -> str:
+        """Of a workload that has ended before enough had arrived."""
+        if not self._workload.ended_well():
+            return self._failed()
+        moved = sum(one.received_bytes for one in self._world.counts().values())
+        if moved:
+            return (
+                f"the workload ended well after {moved:,} bytes, before the drill began: "
+                f"{self._workload.about}; let it run longer"
+            )
+        return (
+            "the workload ended well, but has moved nothing over Railhop: "
+            f"{self._workload.about}; does it use NCCL or the backend 'railhop'?"
+        )
+
+    def _ended_early(self) -> str:
+        """Of a workload that has ended before the first step."""
+        if not self._workload.ended_well():
+            return self._failed()
+        return (
+            f"the workload ended well, but before the first step: {self._workload.about}; let it "
+            "run longer, or put the step earlier"
+        )
+
+    def _job_was_gone(self) -> bool:
+        """Whether a step failed because the job was ending, and steps had been taken before.
+
+        Its processes are gone a moment before what has started them.
+        """
+        if self.player.failed is None or not isinstance(self.player.failed[1], GoneError):
+            return False
+        now_s = time.monotonic()
+        if self.ended_s is None:
+            self.ended_s = now_s - self.start_s
+        while self._workload.running():
+            if time.monotonic() > now_s + _ENDING_S:
+                return False
+            time.sleep(0.05)
+        return bool(self.player.acted) or self._workload.ended_well()
+
+    def plan(self) -> list[Planned]:
+        """All steps, with when they had been carried out."""
+        acted = {id(step): acted_s - self.start_s for step, acted_s in self.player.acted}
+        return [Planned(step.text, step.at_s, acted.get(id(step))) for step in self.scenario.steps]
 
     def _waits_for_failback(self, now_s: float) -> bool:
         if not self.scenario.expect.fails_back:
@@ -200,6 +255,8 @@ def rehearse(
             received=received,
             gaps=outcome.gaps,
             steps=[(one["time_s"], one["ms"]) for one in steps],
+            plan=drill.plan(),
+            ended_s=drill.ended_s,
         )
         return Result(
             title=title or f"{scenario.name} on {world.topology}",

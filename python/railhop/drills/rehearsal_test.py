@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from railhop import drills, scenario
+from railhop import drills, paths, scenario
 from railhop.drills.collectives import KINDS, Collectives
 from railhop.drills.errors import DrillError
 from railhop.scenario import ScenarioError
@@ -130,6 +130,38 @@ def test_a_workload_that_fails_for_its_own_reasons_is_named() -> None:
         drills.rehearse(
             "two-hosts-4nic", scenario.find("nic-down"), drills.Command(["/no/such/program"])
         )
+
+
+def test_a_workload_that_ends_well_without_traffic_is_told_so() -> None:
+    command = drills.Command([sys.executable, "-c", "pass"])
+    with pytest.raises(DrillError, match="ended well, but has moved nothing over Railhop: ") as one:
+        drills.rehearse("two-hosts-4nic", scenario.find("nic-down"), command)
+    assert "does it use NCCL" in str(one.value)
+    assert "for its own reasons" not in str(one.value)
+
+
+_SHORT = [
+    str(paths.netperf_path()), "--plugin", str(paths.plugin_path()), "--json", "--hosts",
+    "alpha,beta", "--seconds", "1", "--size", "64K", "--metric", "bandwidth",
+]  # fmt: skip
+
+
+def test_advice_to_run_longer_is_for_those_that_ended_well() -> None:
+    good = drills.Command(_SHORT, extra=environment())
+    with pytest.raises(DrillError, match=r"ended well, but before the first step: .*run longer"):
+        drills.rehearse("two-hosts-4nic", scenario.find("nic0 down at 1h"), good)
+    killed = drills.Command(["sh", "-c", '"$@"; kill -KILL $$', "sh", *_SHORT], extra=environment())
+    with pytest.raises(DrillError, match=r"own reasons, .* was killed by SIGKILL") as caught:
+        drills.rehearse("two-hosts-4nic", scenario.find("nic0 down at 1h"), killed)
+    assert "longer" not in str(caught.value)
+
+
+def test_a_job_that_ends_before_a_step_is_judged_by_what_it_did() -> None:
+    command = drills.Command(_SHORT, extra=environment())
+    words = f"{SLACK}; nic1 down at 0s; nic2 down at 1h"
+    verdict = drills.rehearse("two-hosts-4nic", scenario.find(words), command).verdict
+    assert verdict.passed, verdict.problems
+    assert verdict.notes == ["the job had ended before 'alpha/mlx5_2 down'"]
 
 
 def test_a_bad_fault_is_named_before_anything_starts(tmp_path: pathlib.Path) -> None:

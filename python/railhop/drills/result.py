@@ -65,6 +65,9 @@ class Verdict:
       *_gb_per_s: received by all ports of the fabric, GB/s (10^9 bytes/s), mean.
       failback: see there.
       problems: why it did not pass, one sentence each.
+      usable: False if the drill was not held as planned (a machine that is too busy): it says
+        nothing about Railhop then, and has not passed.
+      notes: what else is worth knowing, one sentence each.
     """
 
     passed: bool = False
@@ -79,6 +82,8 @@ class Verdict:
     after_gb_per_s: Optional[float] = None
     failback: Failback = dataclasses.field(default_factory=Failback)
     problems: list[str] = dataclasses.field(default_factory=list)
+    usable: bool = True
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass

@@ -82,6 +82,10 @@ class Streams:
         """See Workload."""
         return self._started().status() is None
 
+    def ended_well(self) -> bool:
+        """See Workload."""
+        return self._started().status() == 0
+
     def complaint(self) -> str:
         """See Workload."""
         group = self._started()

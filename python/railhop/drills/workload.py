@@ -60,6 +60,9 @@ class Workload(Protocol):
     def running(self) -> bool:
         """Whether it has not ended by itself."""
 
+    def ended_well(self) -> bool:
+        """Whether it has ended by itself, without an error."""
+
     def end(self) -> Outcome:
         """Ends it in good order, if it runs, and says what came of it."""
 

@@ -69,6 +69,22 @@ def svg(width: float, height: float, parts: Iterable[str], label: str) -> str:
     )
 
 
+def _parts(points: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    """What is between NaNs, of two points or more."""
+    parts: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if math.isnan(point[1]):
+            parts.append([])
+        else:
+            parts[-1].append(point)
+    return [part for part in parts if len(part) > 1]
+
+
+def highest(points: Iterable[tuple[float, float]]) -> float:
+    """Of the values that are known; 0 if there is none."""
+    return max((value for _, value in points if not math.isnan(value)), default=0.0)
+
+
 class Frame:
     """A rectangle of a picture with a scale for each direction."""
 
@@ -105,20 +121,21 @@ class Frame:
         return self.bottom - min(max(share, 0.0), 1.0) * self.height
 
     def curve(self, points: Sequence[tuple[float, float]], css: str) -> str:
-        """A line through points."""
-        if len(points) < 2:
-            return ""
-        path = "L".join(f"{place(self.x(x))} {place(self.y(y))}" for x, y in points)
-        return f'<path d="M{path}" class="{css}"/>'
+        """A line through points, broken where one is NaN."""
+        paths = [self._path(part) for part in _parts(points)]
+        return f'<path d="M{"M".join(paths)}" class="{css}"/>' if paths else ""
+
+    def _path(self, points: Sequence[tuple[float, float]]) -> str:
+        return "L".join(f"{place(self.x(x))} {place(self.y(y))}" for x, y in points)
 
     def area(self, points: Sequence[tuple[float, float]], css: str) -> str:
-        """The surface below points."""
-        if len(points) < 2:
-            return ""
-        path = "L".join(f"{place(self.x(x))} {place(self.y(y))}" for x, y in points)
-        first, last = place(self.x(points[0][0])), place(self.x(points[-1][0]))
+        """The surface below points, with nothing where one is NaN."""
         low = place(self.bottom)
-        return f'<path d="M{first} {low}L{path}L{last} {low}Z" class="{css}"/>'
+        paths = []
+        for part in _parts(points):
+            first, last = place(self.x(part[0][0])), place(self.x(part[-1][0]))
+            paths.append(f"M{first} {low}L{self._path(part)}L{last} {low}Z")
+        return f'<path d="{"".join(paths)}" class="{css}"/>' if paths else ""
 
     def x_axis(self, unit: str, count: int = 10) -> str:
         """Ticks with numbers below; the last one has the unit."""

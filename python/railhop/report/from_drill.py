@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -9,10 +10,12 @@ from railhop.report.run import Band, Episode, Mark, Run, Track, TrainingStep
 
 # Rates are means over so long: single messages are no news.
 _WINDOW_S = 0.2
+# Nobody knows what was moved in so long a time without a sample, which is 20 as a rule.
+_HOLE_S = 1.0
 
 
 def _rates(times: list[float], moved: list[int], seconds: float) -> list[tuple[float, float]]:
-    """Bytes/s around each sample from 0 s to the end."""
+    """Bytes/s around each sample from 0 s to the end; NaN where samples are missing."""
     if len(times) != len(moved):
         raise ValueError(f"{len(times)} times and {len(moved)} counters do not match")
     found = []
@@ -22,7 +25,10 @@ def _rates(times: list[float], moved: list[int], seconds: float) -> list[tuple[f
             low += 1
         if low == high:
             low = max(0, high - 1)
-        if low < high and 0 <= time_s <= seconds:
+        if high and time_s - times[high - 1] > _HOLE_S:
+            low = high
+            found.append((min(max(0.0, time_s), seconds), math.nan))
+        elif low < high and 0 <= time_s <= seconds:
             rate = (moved[high] - moved[low]) / (time_s - times[low])
             found.append((time_s, max(0.0, rate)))
     return found

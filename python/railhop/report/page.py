@@ -43,6 +43,8 @@ def page(runs: Sequence[Run], *, title: str = "") -> str:
 def _badge(run: Run) -> str:
     if run.verdict is None:
         return ""
+    if not run.verdict["usable"]:
+        return '<span class="badge bad">not usable</span>'
     good = run.verdict["survived"]
     return (
         f'<span class="badge {"good" if good else "bad"}">{"survived" if good else "died"}</span>'

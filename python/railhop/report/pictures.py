@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railhop.report import units
-from railhop.report.chart import Frame, box, line, svg, text
+from railhop.report.chart import Frame, box, highest, line, svg, text
 from railhop.report.run import Episode, Run, Track
 
 WIDTH = 1000.0
@@ -79,7 +79,7 @@ def _means(run: Run, frame: Frame) -> list[str]:
 
 def total_picture(run: Run) -> str:
     """What all ports received together."""
-    high = max((value for _, value in run.total), default=0.0) * 1.08 or 1.0
+    high = highest(run.total) * 1.08 or 1.0
     frame = _frame(run, _MARK_TOP, 170, high)
     parts = [frame.y_axis(units.rate)]
     for band in run.bands:
@@ -116,7 +116,7 @@ def _row(run: Run, track: Track, frame: Frame, host: str, *, carries: bool) -> l
 
 def top_rate(tracks: Sequence[Track]) -> float:
     """The highest of all rates, which is the height of every row."""
-    return max((value for track in tracks for _, value in track.rates), default=0.0)
+    return max((highest(track.rates) for track in tracks), default=0.0)
 
 
 def ports_picture(run: Run, host: str, tracks: Sequence[Track]) -> str:

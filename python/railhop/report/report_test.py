@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import math
 import pathlib
 import re
 
@@ -57,6 +58,33 @@ def check(text: str) -> str:
     assert "url(" not in text
     assert "nan" not in re.findall(r'(?:x|y|d|width|height)\d?="([^"]*)"', text)
     return " ".join(checker.words)
+
+
+def test_a_time_without_samples_breaks_the_line() -> None:
+    whole = json.loads(samples.drill().dump())
+    series = whole["series"]
+    kept = [i for i, time_s in enumerate(series["times_s"]) if not 4.0 < time_s < 6.0]
+    series["times_s"] = [series["times_s"][i] for i in kept]
+    for name, moved in series["moved_bytes"].items():
+        series["moved_bytes"][name] = [moved[i] for i in kept]
+        series["up"][name] = [series["up"][name][i] for i in kept]
+    broken = run_of_drill(whole)
+    unknown = [time_s for time_s, rate in broken.total if math.isnan(rate)]
+    assert len(unknown) == 1
+    assert unknown[0] == pytest.approx(6.0, abs=0.1)
+    text = page([broken])
+    check(text)
+    assert "nan" not in text
+    assert max(re.findall(r'<path d="([^"]*)" class="curve"', text), key=len).count("M") == 2
+    assert not [rate for _, rate in run().total if math.isnan(rate)]
+
+
+def test_a_drill_that_was_not_held_as_planned_is_not_called_survived() -> None:
+    whole = json.loads(samples.drill().dump())
+    whole["verdict"].update(usable=False, problems=["step 'a' was 36 s late"])
+    text = check(page([run_of_drill(whole)]))
+    assert "not usable" in text
+    assert "survived" not in text.split("NICs")[0]
 
 
 def test_a_drill_page_tells_the_figures_and_needs_nothing_else() -> None:

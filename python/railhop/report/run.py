@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 @dataclasses.dataclass
 class Track:
-    """A port over time: (seconds, bytes/s), and the times in which it was not up."""
+    """A port over time: (seconds, bytes/s), NaN where that is not known; and when it was not up."""
 
     port: str
     rates: list[tuple[float, float]]

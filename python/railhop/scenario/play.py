@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Optional
 
 from railhop.scenario.step import Scenario, Step
 
@@ -29,6 +30,8 @@ class Player:
         self._start_s = 0.0
         self.done = threading.Event()
         self.error = ""
+        # The step that failed, and of what.
+        self.failed: Optional[tuple[Step, Exception]] = None
         # When each step had been done: (step, time.monotonic()).
         self.acted: list[tuple[Step, float]] = []
 
@@ -51,6 +54,7 @@ class Player:
             try:
                 self._act(step)
             except Exception as error:
+                self.failed = (step, error)
                 self.error = f"{step.source}: '{step.text}': {error}"
                 break
             self.acted.append((step, time.monotonic()))
