@@ -214,6 +214,7 @@ def railhop_job(
 
     with contextlib.ExitStack() as stack:
         world = World(_topology(request), fabric=railhop_fabric)
+        stack.callback(world.discard)
 
         def start(
             command: Optional[Sequence[str]] = None,

@@ -65,6 +65,7 @@ class Command:
             port = probe.getsockname()[1]
         for rank, host in enumerate(hosts):
             env = {
+                **world.defaults(),
                 **os.environ,
                 **({"NCCL_SOCKET_IFNAME": "lo"} if len(world.hosts) > 1 else {}),
                 **railhop.environment(),

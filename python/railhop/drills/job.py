@@ -48,17 +48,24 @@ class Job:
         self.workload.kill()
 
     def received_bytes(self, port: str = "") -> int:
-        """By a port ("beta/mlx5_0"), or by all."""
-        return sum(
+        """By a port ("beta/mlx5_0"), or by all.
+
+        Errors: DrillError for a port that is not there, with those that are.
+        """
+        counts = self.world.counts()
+        found = [
             count.received_bytes
-            for name, count in self.world.counts().items()
+            for name, count in counts.items()
             if not port or name.split(":", maxsplit=1)[0] == port or name == port
-        )
+        ]
+        if port and not found:
+            raise DrillError(f"no port '{port}' (ports: {', '.join(counts)})")
+        return sum(found)
 
     def wait_bytes(self, more: int = 200_000, *, port: str = "") -> None:
         """Until so many more bytes have arrived, over a port or over all.
 
-        Errors: DrillError if the workload ends before, or it takes too long.
+        Errors: DrillError if the workload ends before, it takes too long, or there is no such port.
         """
         start = self.received_bytes(port)
         deadline = time.monotonic() + PATIENCE_S

@@ -80,6 +80,18 @@ def test_an_operator_drains_and_gives_back() -> None:
     assert result.verdict.wrong_bytes == 0
 
 
+def test_a_drill_is_steered_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody can use the one that is usual here, and the drill does not need it.
+    monkeypatch.delenv("RAILHOP_ADMIN_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/dev/null")
+    words = f"{SLACK}; lasts 4s; hold nic0 at 1s for 1s"
+    result = drills.rehearse(
+        "two-hosts-4nic", scenario.find(words), drills.Streams(environment=FAST), nic_rate=RATE
+    )
+    assert result.verdict.passed, result.verdict.problems
+    assert {"command"} <= {one["kind"] for one in result.events}
+
+
 def test_a_command_that_is_refused_ends_the_drill() -> None:
     words = "hold nic0 at 500ms"
     with pytest.raises(DrillError, match=r"words:1: 'hold laptop/soft0': .* is the last path"):

@@ -84,6 +84,10 @@ class NodeWorld:
         """Nothing has to be set."""
         return {}
 
+    def defaults(self) -> dict[str, str]:
+        """What is set unless the user has set it: nothing, these are jobs like others."""
+        return {}
+
     def started(self, pid: int) -> None:
         """A workload's process has been started."""
         self._roots.add(pid)

@@ -65,6 +65,7 @@ class Streams:
             raise DrillError(f"no railhop-netperf at {command[0]}; build it with tools/build")
         kept = {k: v for k, v in os.environ.items() if not k.startswith("NCCL_")}
         env = {
+            **world.defaults(),
             **kept,
             "NCCL_SOCKET_IFNAME": "lo",
             "NCCL_DEBUG": "WARN",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import Any, Optional, Union
 
 from railhop import paths
@@ -10,6 +12,9 @@ from railhop.drills.node import NodeWorld
 from railhop.drills.sampler import PortCount
 from railhop.scenario import Scenario, ScenarioError, Step
 from railhop.testing.fabric import Fabric
+
+# Of the folder for temporary ones: a socket's path in it has to have no more than 107.
+_FOLDER_CHARS_MAX = 60
 
 
 class World:
@@ -21,6 +26,7 @@ class World:
         Errors: DrillError for a topology that is not there or wrong, or a fabric that cannot be.
         """
         self.topology = topology
+        self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
         try:
             self.fabric = fabric or Fabric(topology, seed=seed, library_dir=paths.fabric_dir())
         except (ValueError, RuntimeError) as error:
@@ -35,6 +41,13 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self.fabric.close()
+        self.discard()
+
+    def discard(self) -> None:
+        """Removes the folder with its admin sockets; the fabric stays. May be repeated."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     @property
     def hosts(self) -> list[str]:
@@ -44,6 +57,24 @@ class World:
     def environment(self, host: str = "") -> dict[str, str]:
         """What places a program on a host of it."""
         return self.fabric.environment(host)
+
+    def defaults(self) -> dict[str, str]:
+        """What is set unless the user has set it: a place and a name of its own.
+
+        So commands for jobs in the usual place do not reach those of a drill, and the other way
+        round. Root looks for sockets in /tmp/railhop-*: they lie one folder deeper.
+        """
+        if self._folder is None:
+            short = len(tempfile.gettempdir()) <= _FOLDER_CHARS_MAX
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="railhop-drill-", dir=None if short else "/tmp"
+            )
+            os.mkdir(self._admin_dir(), 0o700)
+        return {"RAILHOP_ADMIN_DIR": self._admin_dir(), "RAILHOP_JOB_ID": f"drill-{os.getpid()}"}
+
+    def _admin_dir(self) -> str:
+        assert self._folder is not None
+        return os.path.join(self._folder.name, "admin")
 
     def started(self, pid: int) -> None:
         """A workload's process has been started: the fabric knows by itself."""
