@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from typing import Any, Optional
 
@@ -297,6 +298,14 @@ def test_a_bad_drill_is_named_before_it_begins(capsys: Capture, tmp_path: pathli
     assert "write NAME=VALUE" in bad(capsys, *over, "--scenario", "nic-down", "--env", "X")
     assert "--each-host is about CMD" in bad(capsys, *over, "--scenario", "nic-down", "--each-host")
     missing = str(tmp_path / "none" / "x.html")
+    twice = str(tmp_path / "same.x")
+    for first, second in (("--save", "--report"), ("--report", "--png"), ("--save", "--png")):
+        said = bad(capsys, *over, "--scenario", "nic-down", first, twice, second, twice)
+        assert f"{second} {twice}: {first} writes it too; name another file" in said
+    ours = tmp_path / "ours.scenario"
+    ours.write_text("nic0 down at 3s\n", encoding="utf-8")
+    said = bad(capsys, *over, "--scenario", str(ours), "--save", str(ours))
+    assert f"--save {ours}: it is read by this command" in said
     assert "there is no folder" in bad(capsys, *over, "--scenario", "nic-down", "--report", missing)
 
 
@@ -315,6 +324,24 @@ def test_a_report_is_written_and_a_damaged_journal_is_one_line(
     assert "journal.jsonl:19: no JSON" in bad(capsys, "report", str(damaged), "-o", str(page))
     assert "No such file" in bad(capsys, "report", "nowhere", "-o", str(page))
     assert not page.exists()
+
+
+def test_a_report_never_replaces_what_it_is_made_of(
+    capsys: Capture, tmp_path: pathlib.Path
+) -> None:
+    drill, text = tmp_path / "drill.json", samples.drill().dump()
+    drill.write_text(text, encoding="utf-8")
+    link, hard = tmp_path / "link.html", tmp_path / "hard.html"
+    link.symlink_to(drill)
+    os.link(drill, hard)
+    page = str(tmp_path / "page.html")
+    for name in (str(drill), f"{tmp_path}/./drill.json", str(link), str(hard)):
+        said = bad(capsys, "report", str(drill), "-o", name)
+        assert f"-o {name}: it is read by this command; name another file" in said
+        assert "--png" in bad(capsys, "report", str(drill), "-o", page, "--png", name)
+    assert "--png" in bad(capsys, "report", str(drill), "-o", page, "--png", page)
+    assert drill.read_text(encoding="utf-8") == text
+    assert good(capsys, "report", str(drill), "-o", "/dev/null") == "/dev/null\n"
 
 
 def test_netperf_without_a_nic_says_what_a_drill_says(tmp_path: pathlib.Path) -> None:

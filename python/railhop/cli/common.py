@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, TypeVar
 
 import click
 from rich.console import Console
@@ -96,8 +97,40 @@ def cause_in(cause: object) -> str:
 
 def writable_folder(path: str) -> None:
     """Errors: CliError if a file cannot be made there; before long work, not behind it."""
+    # What is there is written over, a device such as /dev/null too.
+    if os.path.exists(path) and not os.path.isdir(path):
+        if not os.access(path, os.W_OK):
+            raise CliError(f"{path}: no right to write it")
+        return
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise CliError(f"{path}: there is no folder {folder}; make it first")
     if not os.access(folder, os.W_OK):
         raise CliError(f"{path}: no right to write into {folder}")
+
+
+def not_over(outputs: Mapping[str, Optional[str]], inputs: Sequence[Optional[str]] = ()) -> None:
+    """Errors: CliError if a file would be written over one that is read, or over another's.
+
+    Args:
+      outputs: option -> the file that it writes; None or empty if it was not given.
+      inputs: files that are read; what is none does no harm.
+    """
+    seen = [("", name) for name in inputs]
+    for option, name in outputs.items():
+        for other, taken in seen:
+            if name and taken and _same_file(name, taken):
+                why = f"{other} writes it too" if other else "it is read by this command"
+                raise CliError(f"{option} {name}: {why}; name another file")
+        seen.append((option, name))
+
+
+def _same_file(one: str, other: str) -> bool:
+    # A device keeps nothing that could be lost; what is not there yet is known by its name.
+    if os.path.exists(one) and not os.path.isfile(one):
+        return False
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other)
+    return False

@@ -19,6 +19,7 @@ from railhop.cli.common import (
     console,
     examples,
     json_option,
+    not_over,
     print_json,
     topology_option,
     writable_folder,
@@ -228,7 +229,9 @@ def COMMAND(  # noqa: N802
         raise click.UsageError("no scenario; say --scenario nic-down, or --list for all of them")
     if options["each_host"] and not command:
         raise click.UsageError("--each-host is about CMD: write '-- CMD' behind it")
-    for file in (options["save"], options["report"], options["png"]):
+    files = {f"--{name}": options[name] for name in ("save", "report", "png")}
+    not_over(files, [words, topology])
+    for file in files.values():
         if file:
             writable_folder(file)
     from railhop import drills, scenario  # noqa: PLC0415  the fabric is a compiled module

@@ -7,7 +7,7 @@ from typing import Optional
 
 import click
 
-from railhop.cli.common import examples, json_option, print_json, writable_folder
+from railhop.cli.common import examples, json_option, not_over, print_json, writable_folder
 
 
 @click.command(
@@ -40,6 +40,7 @@ def COMMAND(  # noqa: N802
     """
     from railhop import report  # noqa: PLC0415  most commands need no pictures
 
+    not_over({"-o": output, "--png": png}, files)
     writable_folder(output)
     if png:
         writable_folder(png)
