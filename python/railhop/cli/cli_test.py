@@ -12,7 +12,7 @@ import pytest
 import railhop
 from railhop.cli import select
 from railhop.cli.common import CliError, need_nics
-from railhop.cli.fakes import FakeProcess
+from railhop.cli.fakes import FakeProcess, Record
 from railhop.cli.main import COMMANDS, main
 from railhop.report import samples
 
@@ -247,6 +247,29 @@ def test_a_refusal_changes_nothing_anywhere(capsys: Capture, jobs: list[FakeProc
             ("failover", "mlx5_0", "now"), ("release", "mlx5_0"), ("failback", "mlx5_0"),
         ]  # fmt: skip
     assert jobs[2].said == []
+
+
+def test_of_a_connection_the_sending_end_alone_is_asked(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def processes(timeout_s: float = 1.0) -> list[Any]:
+        return [Record(pid=102, info=Record(pid=102, instance="a1b2c3d4e5f60718"))]
+
+    monkeypatch.setattr(railhop, "processes", processes, raising=False)
+    jobs[0].direction = "receive"
+    for name in ("connection:1f", "connection:0x1f", "connection:000000000000001f"):
+        assert good(capsys, "failover", name) == f"102: failover {name}\n"
+        assert good(capsys, "failback", name) == f"102: failback {name}\n"
+    assert jobs[0].said == []
+    said = bad(capsys, "failover", "connection:1f", "--pid", "101")
+    assert "process 101: the sending end chooses where a connection goes: ask its process, " in said
+    assert "on node-17 (process 102: --pid 102)" in said
+    monkeypatch.setattr(railhop, "processes", lambda timeout_s=1.0: [], raising=False)
+    said = bad(capsys, "failback", "connection:1f", "--pid", "101")
+    assert "on node-17 (instance a1b2c3d4e5f60718 there)" in said
+    said = bad(capsys, "failover", "connection:99")
+    assert "none of the 2 processes has a connection 99: 'railhop status" in said
+    assert jobs[0].said == []
 
 
 def test_a_device_that_is_not_there_is_named(capsys: Capture, jobs: list[FakeProcess]) -> None:

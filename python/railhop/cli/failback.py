@@ -8,7 +8,7 @@ import click
 
 from railhop.cli.act import act
 from railhop.cli.common import examples, json_option
-from railhop.cli.select import Chosen, choose_all, process_options
+from railhop.cli.select import Chosen, choose_ends, process_options
 
 
 @click.command(
@@ -34,4 +34,4 @@ def COMMAND(  # noqa: N802
     def do(process: Chosen) -> Any:
         return process.api.fail_back(target)
 
-    act(choose_all(pid, job, path), do, None, as_json=as_json)
+    act(choose_ends(target, pid, job, path), do, None, as_json=as_json)

@@ -8,7 +8,7 @@ import click
 
 from railhop.cli.act import act
 from railhop.cli.common import examples, json_option
-from railhop.cli.select import Chosen, choose_all, process_options
+from railhop.cli.select import Chosen, choose_ends, process_options
 
 
 @click.command(
@@ -40,7 +40,7 @@ def COMMAND(  # noqa: N802
     TARGET is a port (mlx5_0:1), a device (mlx5_0: all its ports) or connection:ID ('railhop
     status' shows IDs). A port or device stays out of service until 'railhop release'. Without
     --pid or --job all processes of this node do it; if one refuses, such as for the last path,
-    or does not answer, nothing changes.
+    or does not answer, nothing changes. Of a connection only its sending end is asked.
     """
 
     def do(process: Chosen) -> Any:
@@ -51,4 +51,4 @@ def COMMAND(  # noqa: N802
             process.api.release(target)
         return process.api.fail_back(target)
 
-    act(choose_all(pid, job, path), do, undo, as_json=as_json)
+    act(choose_ends(target, pid, job, path), do, undo, as_json=as_json)

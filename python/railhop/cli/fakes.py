@@ -48,6 +48,9 @@ class FakeProcess:
         self.instance = f"{pid:016x}"
         self.said: list[tuple[str, ...]] = []
         self.verdict = "ok"
+        # The direction of both.
+        self.direction = "send"
+        self.ids = ("1f", "20")
         self._refuses = refuses
         self._held: set[str] = set()
 
@@ -63,7 +66,7 @@ class FakeProcess:
     def health(self) -> Record:
         states = {one: "held" if one in self._held else "up" for one in PORTS}
         connection = {
-            "id": "1f", "direction": "send", "peer_host": "node-17",
+            "id": self.ids[0], "direction": self.direction, "peer_host": "node-17",
             "peer_instance": "a1b2c3d4e5f60718",
             "label": "mlx5_0 to node-17", "state": "healthy", "epoch": 1,
             "ports": ["mlx5_0:1"], "home_ports": ["mlx5_0:1"], "lanes": 4, "lanes_backup": 0,
@@ -79,7 +82,7 @@ class FakeProcess:
                  "peer_instance": "a1b2c3d4e5f60718", "state": "failed", "probes_sent": 9,
                  "probes_lost": 3}
             ],
-            connections=[connection, {**connection, "id": "20", "state": "on_backup"}],
+            connections=[connection, {**connection, "id": self.ids[1], "state": "on_backup"}],
             episodes=[episode()],
         )  # fmt: skip
 

@@ -126,6 +126,48 @@ def choose_all(pid: Optional[int], job: Optional[str], path: Optional[str]) -> l
     return _some(seen)
 
 
+def choose_ends(
+    target: str, pid: Optional[int], job: Optional[str], path: Optional[str]
+) -> list[Chosen]:
+    """As choose_all, for what moves TARGET: of a connection only the process of its sending end.
+
+    Errors: as choose_all; CliError if none of several has the connection, or where only its
+    receiving end is: that names the process to ask, as far as it is known.
+    """
+    chosen = choose_all(pid, job, path)
+    if not target.startswith("connection:"):
+        return chosen
+    wanted = target.partition(":")[2].removeprefix("0x").rjust(16, "0")
+    ends = []
+    for process in chosen:
+        for one in process.api.health().to_dict()["connections"]:
+            if str(one["id"]).rjust(16, "0") == wanted:
+                ends.append((process, one))
+    for process, one in ends:
+        if str(one["direction"]) == "send":
+            return [process]
+    if ends:
+        raise CliError(_elsewhere(*ends[0]))
+    if len(chosen) > 1:
+        raise CliError(
+            f"none of the {len(chosen)} processes has a connection "
+            f"{target.partition(':')[2]}: 'railhop status --json' shows the ids of all"
+        )
+    return chosen
+
+
+def _elsewhere(process: Chosen, connection: dict[str, Any]) -> str:
+    """Where the sending end is of a connection whose receiving end a process has."""
+    host, instance = connection["peer_host"], connection["peer_instance"]
+    here = [one.info for one in railhop.processes() if one.info is not None]
+    pids = [one.pid for one in here if instance and one.instance == instance]
+    which = f"process {pids[0]}: --pid {pids[0]}" if pids else f"instance {instance} there"
+    return (
+        f"process {process.pid}: the sending end chooses where a connection goes: ask its "
+        f"process, on {host} ({which})"
+    )
+
+
 def choose_some(pid: Optional[int], job: Optional[str], path: Optional[str]) -> list[Chosen]:
     """As choose, for what only looks: CliError if there is none; the silent are told."""
     seen = choose(pid, job, path)

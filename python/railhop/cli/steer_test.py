@@ -79,3 +79,23 @@ def test_what_a_change_brings_besides_is_told(pid: str) -> None:
     assert note in run("events", "--pid", pid)
     said = run("config", "--set", "RAILHOP_HOLD_DOWN=1s", "--pid", pid)
     assert said == f"{pid}: RAILHOP_HOLD_DOWN=1s (command)\n"
+
+
+def test_a_connection_is_moved_by_the_process_of_its_sending_end(pid: str) -> None:
+    healths = json.loads(run("status", "--json"))
+    assert len(healths) == 2
+    sender, connection = next(
+        (health["process"]["pid"], one["id"])
+        for health in healths
+        for one in health["connections"]
+        if one["direction"] == "send"
+    )
+    (other,) = [one["process"]["pid"] for one in healths if one["process"]["pid"] != sender]
+    name = f"connection:{connection}"
+    for verb in ("failover", "failback"):
+        assert run(verb, name).startswith(f"{sender}: ")
+        said = run(verb, name, "--pid", str(other), status=2)
+        assert f"process {other}: the sending end chooses where a connection goes: ask its" in said
+        assert f"(process {sender}: --pid {sender})" in said
+    said = run("failover", "connection:1f", status=2)
+    assert "none of the 2 processes has a connection 1f" in said
