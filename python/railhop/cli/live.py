@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 import termios
@@ -25,6 +26,8 @@ from railhop.cli import ending
 
 __all__ = ["show"]
 
+# Several may come in one read: held down, pasted, or while the machine was busy.
+_KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|.", re.DOTALL)
 _END = (b"q", b"Q")
 # Key -> lines to go, or pages.
 _LINES = {b"j": 1, b"\x1b[B": 1, b"\x1bOB": 1, b"k": -1, b"\x1b[A": -1, b"\x1bOA": -1}
@@ -93,17 +96,17 @@ class _Keys:
         if self._file is not None:
             termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
-    def wait(self, seconds: float) -> bytes:
-        """The next one; empty if there is none in that time."""
+    def wait(self, seconds: float) -> list[bytes]:
+        """Those that have come, in order; none if there is none in that time."""
         if self._file is None:
             time.sleep(seconds)
-            return b""
+            return []
         if not select.select([self._file], [], [], seconds)[0]:
-            return b""
-        key = os.read(self._file, 32)
-        if not key:  # hung up: not to be asked again
+            return []
+        read = os.read(self._file, 1024)
+        if not read:  # hung up: not to be asked again
             self._file = None
-        return key
+        return _KEY.findall(read)
 
 
 def show(look: Callable[[], Draw], console: Console, interval_s: float) -> None:
@@ -122,10 +125,10 @@ def show(look: Callable[[], Draw], console: Console, interval_s: float) -> None:
         while True:
             deadline = time.monotonic() + interval_s
             while (left := deadline - time.monotonic()) > 0:
-                key = keys.wait(left)
-                if key in _END:
+                pressed = keys.wait(left)
+                if any(key in _END for key in pressed):
                     return
-                if page.scroll(key):
+                if sum(page.scroll(key) for key in pressed):
                     live.refresh()
             page.set(look())
             live.refresh()

@@ -167,6 +167,15 @@ def test_nobody_is_there_then_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
         given_back(terminal)
 
 
+@pytest.mark.parametrize("keys", [" q", "\x1b[Bq", "a paste with a q in it", "qq"])
+def test_an_end_among_other_keys_is_heard(keys: str) -> None:
+    with Terminal(STATUS, columns=60, lines=20) as terminal:
+        terminal.wait("nobody", lambda text: "No process with Railhop" in text)
+        terminal.press(keys)
+        assert terminal.end() == 0
+        given_back(terminal)
+
+
 def test_the_one_process_that_is_watched_ends(job: Job) -> None:
     pid = job.processes("beta")[0].info().pid
     command = [*STATUS, "--pid", str(pid)]
