@@ -48,6 +48,7 @@ def test_scalars_are_those_of_the_lines_through_an_episode() -> None:
         found = scalars(job.folder / "runs")
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line["number"] for line in lines] == list(range(len(lines)))
+    assert {(line["rank"], line["world_size"]) for line in lines} == {(0, 2)}
     right: dict[str, dict[int, float]] = {}
     for line in lines:
         for name, value in expected(line).items():

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Optional, TextIO
 
+from torch import distributed
+
 import railhop
 from railhop.errors import Error
 from railhop.torch.process_group import groups
@@ -38,6 +40,8 @@ class Step:
         empty with another backend.
       episodes: those that began or ended in this step, as railhop.Episode.to_dict() has them.
       values: the user's own, such as the loss.
+      rank: of torch.distributed's default group, else of the environment (RANK).
+      world_size: how many ranks there are; 1 without any.
 
     Example:
         >>> with railhop.torch.StepMonitor() as monitor:
@@ -55,6 +59,8 @@ class Step:
     dips: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     episodes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+    rank: int = 0
+    world_size: int = 1
 
     @property
     def dip_ns(self) -> int:
@@ -132,8 +138,18 @@ def _writer(folder: str) -> Any:
     return SummaryWriter(folder)
 
 
+def _place() -> tuple[int, int]:
+    """Rank and number of ranks."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return int(rank) if rank.isdecimal() else 0, int(size) if size.isdecimal() else 1
+
+
 class StepMonitor:
     """Writes one line for each step: its time, dips of communication and failover episodes.
+
+    One of each rank: give each a file, and a folder for TensorBoard, of its own.
 
     In a loop of yours `step()` goes around each step; else `hook(optimizer)` finds them. May be
     used with any backend: with NCCL, bytes and episodes come from the plugin that NCCL has loaded.
@@ -143,14 +159,16 @@ class StepMonitor:
 
     Example:
         >>> model = torch.nn.Linear(4, 1)
-        >>> with railhop.torch.StepMonitor("steps.jsonl", tensorboard="runs/1") as monitor:
+        >>> rank = dist.get_rank()
+        >>> file = pathlib.Path(f"steps-{rank}.jsonl")
+        >>> with railhop.torch.StepMonitor(file, tensorboard=f"runs/{rank}") as monitor:
         ...     for batch in torch.ones(3, 2, 4):
         ...         with monitor.step() as step:
         ...             step.values["loss"] = float(model(batch).sum())
         >>> [step.number for step in monitor.steps]
         [0, 1, 2]
-        >>> len(pathlib.Path("steps.jsonl").read_text().splitlines())
-        3
+        >>> [f'"rank": {rank},' in line for line in file.read_text().splitlines()]
+        [True, True, True]
     """
 
     def __init__(
@@ -162,7 +180,8 @@ class StepMonitor:
         """Opens what it writes to.
 
         Args:
-          path: file that lines are added to, or an open one; None keeps them in `steps` only.
+          path: file of this rank that lines are added to, or an open one; None keeps them in
+            `steps` only.
           tensorboard: folder for its events; needs the package tensorboard.
 
         Raises:
@@ -199,7 +218,7 @@ class StepMonitor:
         """Ends it: nothing is written any more, and hooks are gone. May be repeated.
 
         Example:
-            >>> monitor = railhop.torch.StepMonitor("steps.jsonl")
+            >>> monitor = railhop.torch.StepMonitor(f"steps-{dist.get_rank()}.jsonl")
             >>> monitor.close()
         """
         for handle in self._handles:
@@ -264,6 +283,7 @@ class StepMonitor:
 
     def _begin(self) -> Step:
         step = Step(len(self.steps), time.time_ns(), 0)
+        step.rank, step.world_size = _place()
         self._before = self._network.device_bytes()
         step.communication_ns = -self._network.busy_ns()
         return step
