@@ -9,7 +9,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
-from railhop._transport.errors import MismatchError, TransportError, TransportTimeoutError
+from railhop._transport.errors import (
+    MismatchError,
+    PluginLoadError,
+    TransportError,
+    TransportTimeoutError,
+)
 from railhop._transport.native import Messenger, Operation, Plugin
 
 # What ranks call, in messages of a mismatch. Order is the number that travels.
@@ -28,6 +33,8 @@ KINDS = (
 
 # Connections of each pair and direction: more than the devices of any topology here gain nothing.
 _LANES_MAX = 16
+# Where the kernel lists RDMA devices.
+_DEVICES = pathlib.Path("/sys/class/infiniband")
 
 
 class Store(Protocol):
@@ -71,8 +78,24 @@ def plugin_file() -> str:
     return str(paths.plugin_path())
 
 
+def open_plugin(path: str, devices: pathlib.Path = _DEVICES) -> Plugin:
+    """The plugin. Errors: PluginLoadError, with the way out where there is no RDMA device."""
+    try:
+        return Plugin(path)
+    except PluginLoadError as error:
+        real = devices.is_dir() and any(devices.iterdir())
+        if "RAILHOP_FABRIC" in os.environ or real or not pathlib.Path(path).exists():
+            raise
+        more = PluginLoadError(
+            "no RDMA device and no fabric here: start it with 'railhop run --fabric "
+            f"two-hosts-4nic -- CMD' ('railhop fabric topology' lists more); {error}"
+        )
+        more.result = error.result
+        raise more from None
+
+
 def _device_names(path: str) -> list[str]:
-    plugin = Plugin(path)
+    plugin = open_plugin(path)
     try:
         return [device.name for device in plugin.devices()]
     finally:
@@ -145,7 +168,7 @@ class Group:
         """The tag of the next collective, which every rank calls in the same order."""
         return 1 << 63 | next(self._numbers) << 8
 
-    def _open(self) -> Messenger:
+    def open_plugin(self) -> Messenger:
         if self.messenger is None:
             raise MismatchError("a group of one rank has nobody to talk to")
         return self.messenger
@@ -153,12 +176,12 @@ class Group:
     def send(self, peer: int, kind: int, tag: int, memory: tuple[int, int, Any]) -> Operation:
         """Memory: address, bytes, and the object that keeps them."""
         address, size, owner = memory
-        return self._open().send(peer, kind, tag, address, size, owner)
+        return self.open_plugin().send(peer, kind, tag, address, size, owner)
 
     def receive(self, peer: int, kind: int, tag: int, memory: tuple[int, int, Any]) -> Operation:
         """From `peer`, or from anyone if it is -1."""
         address, size, owner = memory
-        return self._open().receive(peer, kind, tag, address, size, owner)
+        return self.open_plugin().receive(peer, kind, tag, address, size, owner)
 
     def wait(
         self,

@@ -16,7 +16,7 @@ import pytest
 
 from railhop import _transport as transport
 from railhop._transport.collectives import Collectives
-from railhop._transport.group import FolderStore, Group
+from railhop._transport.group import FolderStore, Group, open_plugin
 from railhop._transport.numpy_arrays import NumpyArrays
 from railhop.testing.fabric import Fabric
 
@@ -66,6 +66,21 @@ def test_closed_plugin_says_so() -> None:
 def test_missing_plugin_is_named() -> None:
     with pytest.raises(transport.PluginLoadError, match=r"/no/such/plugin\.so"):
         transport.Plugin("/no/such/plugin.so")
+
+
+def test_without_a_device_the_way_out_is_told(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAILHOP_FABRIC", raising=False)
+    with pytest.raises(transport.PluginLoadError, match=r"railhop run --fabric \S+ -- CMD") as told:
+        open_plugin(PLUGIN, devices=tmp_path / "none")
+    assert str(told.value).startswith("no RDMA device and no fabric here: ")
+    assert "\n" not in str(told.value)
+    # Where there is one, something else is wrong.
+    (tmp_path / "mlx5_0").mkdir()
+    with pytest.raises(transport.PluginLoadError) as told:
+        open_plugin(PLUGIN, devices=tmp_path)
+    assert "railhop run" not in str(told.value)
 
 
 def test_nobody_connects() -> None:
