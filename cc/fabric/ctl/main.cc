@@ -250,8 +250,9 @@ int Log(Arguments& args) {
 }
 
 int List() {
+  std::printf("%-24s %s\n", "fabric", "process");
   for (const FoundFabric& fabric : DirectoryHandle::FindFabrics()) {
-    std::printf("%-24s owner %u\n", fabric.name.c_str(), fabric.owner_pid);
+    std::printf("%-24s %u\n", fabric.name.c_str(), fabric.owner_pid);
   }
   return 0;
 }

@@ -139,8 +139,9 @@ def list_fabrics() -> None:
 def topology_command(topology: Optional[str]) -> None:
     """Check a topology and print it with every default; without one, list the built-in ones."""
     if topology is None:
-        for one in sorted(paths.topologies_dir().glob("*.topology")):
-            print(one.stem)
+        files = sorted(paths.topologies_dir().glob("*.topology"))
+        for name in ("default", *(one.stem for one in files)):
+            print(name)
         return
     _become("topology", topology)
 

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from typing import Optional
 
 import click
 
 from railhop import paths
-from railhop.cli.common import examples, need_nics, topology_option
+from railhop.cli.common import CliError, examples, need_nics, topology_option
 from railhop.cli.launch import become
+
+
+def _values(words: list[str], option: str) -> list[str]:
+    """What an option was given, each time."""
+    found = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    pairs = zip(words, words[1:])
+    return found + [value for word, value in pairs if word == option]
+
+
+def _check_files(words: list[str]) -> None:
+    """Errors: CliError for a plugin that is not there. The loader finds mere names."""
+    for option in ("--plugin", "--compare"):
+        for name in _values(words, option):
+            if "/" in name and not os.path.isfile(name):
+                raise CliError(f"{option} {name}: there is no such file")
+
+
+def _check_hosts(words: list[str], topology: str) -> None:
+    """Errors: CliError for a host that the topology does not have."""
+    shown = subprocess.run(
+        [str(paths.fabric_program()), "topology", topology],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if shown.returncode != 0:  # said when it is made
+        return
+    hosts = re.findall(r"^host (\S+)", shown.stdout, re.MULTILINE)
+    for name in ",".join(_values(words, "--hosts")).split(","):
+        if name and name not in hosts and not (name.isdecimal() and int(name) < len(hosts)):
+            raise CliError(f"--hosts: {topology} has no host '{name}' (hosts: {', '.join(hosts)})")
 
 
 @click.command(
@@ -36,6 +67,10 @@ def COMMAND(topology: Optional[str], options: tuple[str, ...]) -> None:  # noqa:
     ours = not any(one == "--plugin" or one.startswith("--plugin=") for one in words)
     if ours and not helps and not topology and "RAILHOP_FABRIC" not in os.environ:
         need_nics("measure")
+    if not helps:
+        _check_files(words)
+    if topology and not helps and _values(words, "--hosts"):
+        _check_hosts(words, topology)
     if ours:
         words = ["--plugin", str(paths.plugin_path()), *words]
     words = [str(paths.netperf_path()), *words]

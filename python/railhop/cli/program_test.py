@@ -112,7 +112,9 @@ def test_a_fabric_is_started_shown_and_broken() -> None:
     states = {one["name"]: one["ports"][0]["state"] for one in shown["devices"]}
     assert states["soft0"] == "ACTIVE"
     assert states["soft1"] == "DOWN"
-    assert name in run("fabric", "list").stdout
+    listed = run("fabric", "list").stdout.splitlines()
+    assert listed[0].split() == ["fabric", "process"]
+    assert name in [line.split()[0] for line in listed[1:]]
     assert "DOWN" in run("fabric", "log", "--fabric", name).stdout
     wrong = run("fabric", "fault", "--fabric", name, "soft1", "sideways")
     assert wrong.returncode == 2
@@ -122,7 +124,10 @@ def test_a_fabric_is_started_shown_and_broken() -> None:
 
 
 def test_topologies_are_listed_and_checked(tmp_path: pathlib.Path) -> None:
-    assert "two-hosts-4nic" in run("fabric", "topology").stdout.split()
+    listed = run("fabric", "topology").stdout.split()
+    assert {"default", "two-hosts-4nic"} <= set(listed)
+    for name in listed:
+        assert run("fabric", "topology", name).returncode == 0
     assert "mlx5_3" in run("fabric", "topology", "two-hosts-4nic").stdout
     file = tmp_path / "bad.topology"
     file.write_text("hosst alpha\n", encoding="utf-8")
@@ -139,7 +144,27 @@ def test_netperf_takes_its_own_options() -> None:
     assert last["survived"] is True
     assert last["wrong_bytes"] == 0
     assert run("netperf", "--wrong").returncode == 2
+    over = ("netperf", "--fabric", "two-hosts-4nic")
+    for words, said in (
+        (("netperf", "--plugin", "/no/such.so"), "--plugin /no/such.so: there is no such file"),
+        (("netperf", "--plugin=/no/such.so"), "--plugin /no/such.so: there is no such file"),
+        ((*over, "--compare", "/no/such.so"), "--compare /no/such.so: there is no such file"),
+        ((*over, "--hosts", "alpha,gamma"),
+         "--hosts: two-hosts-4nic has no host 'gamma' (hosts: alpha, beta)"),
+    ):  # fmt: skip
+        done = run(*words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"railhop: {said}\n"
     assert "--compare" in run("netperf", "--", "--help").stdout
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "railhop", "stauts"], env=environment(), capture_output=True,
+        text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("railhop: no command 'stauts' (allowed: ")
 
 
 # ---- Streams.
