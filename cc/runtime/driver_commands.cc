@@ -59,7 +59,7 @@ absl::Status Driver::WouldStrand(const Link& link, const std::set<int>& ports) c
   if (!engine::ChooseRoute(wish).empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       PortNames(ports), ports.size() == 1 ? " is" : " are", " the last path of the connection ",
-      link.info.label, ": not taken out of service"));
+      link.info.label, ": not taken out of service; mend or release another port first"));
 }
 
 std::string Driver::PortNames(const std::set<int>& ports) const {
