@@ -70,6 +70,9 @@ Reply<std::unique_ptr<Client>> Client::ForPid(int64_t pid, int64_t timeout_ns) {
     if (client.ok()) return client;
     if (client.failure().code != ErrorCode::kNotFound) failure = client.failure();
   }
+  // Whether it has a socket at all cannot be seen.
+  if (failure.code == ErrorCode::kPermission)
+    failure.message = "process " + name + ": " + failure.message;
   return failure;
 }
 
@@ -77,7 +80,9 @@ Reply<std::unique_ptr<Client>> Client::ForJob(const std::string& job, int64_t ti
   std::vector<FoundSocket> of_job;
   std::set<std::string> pids;
   std::set<std::string> jobs;
-  for (const FoundProcess& found : FindProcesses(timeout_ns)) {
+  const Reply<std::vector<FoundProcess>> all = FindProcesses(timeout_ns);
+  if (!all.ok()) return all.failure();
+  for (const FoundProcess& found : *all) {
     if (!found.process.ok()) continue;
     if (!found.process->job.empty()) jobs.insert(found.process->job);
     if (found.process->job != job) continue;
@@ -136,10 +141,13 @@ Reply<Option> Client::SetOption(const std::string& name, const std::string& valu
                      timeout_ns_);
 }
 
-std::vector<FoundProcess> FindProcesses(int64_t timeout_ns) {
+Reply<std::vector<FoundProcess>> FindProcesses(int64_t timeout_ns) {
+  const Surroundings surroundings = Surroundings::OfThisProcess();
+  if (!surroundings.admin_dir.empty()) {
+    if (const auto problem = FolderProblem(surroundings.admin_dir)) return *problem;
+  }
   std::vector<FoundProcess> found;
-  for (const FoundSocket& socket :
-       FindSockets(SearchedDirectories(Surroundings::OfThisProcess()))) {
+  for (const FoundSocket& socket : FindSockets(SearchedDirectories(surroundings))) {
     const Reply<std::unique_ptr<Client>> client = Client::AtSocket(socket.path, timeout_ns);
     if (client.ok()) {
       found.push_back({.socket = socket, .process = (*client)->GetProcess()});
@@ -147,14 +155,6 @@ std::vector<FoundProcess> FindProcesses(int64_t timeout_ns) {
       found.push_back({.socket = socket, .process = client.failure()});
     }
   }
-  return found;
-}
-
-std::vector<FoundProcess> FindJob(const std::string& job, int64_t timeout_ns) {
-  std::vector<FoundProcess> found = FindProcesses(timeout_ns);
-  std::erase_if(found, [&job](const FoundProcess& one) {
-    return !one.process.ok() || one.process->job != job;
-  });
   return found;
 }
 

@@ -91,10 +91,9 @@ struct FoundProcess {
 };
 
 // All of this node that this user may look for, by pid; each is asked who it is, for so long at
-// most. Stale sockets and those of others are among them, with their failure.
-std::vector<FoundProcess> FindProcesses(int64_t timeout_ns = 1'000'000'000);
-// Those of a job.
-std::vector<FoundProcess> FindJob(const std::string& job, int64_t timeout_ns = 1'000'000'000);
+// most. Stale sockets and those of others are among them, with their failure. Errors: what
+// FolderProblem says of RAILHOP_ADMIN_DIR, if that is set.
+Reply<std::vector<FoundProcess>> FindProcesses(int64_t timeout_ns = 1'000'000'000);
 
 }  // namespace railhop::admin
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,13 @@ namespace {
 constexpr size_t kIdleMax = 4;
 
 int64_t NowNs() { return RealClock().NowNs(); }
+
+// "10 s", "0.2 s".
+std::string Seconds(int64_t ns) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.3g s", static_cast<double>(ns) / 1e9);
+  return text;
+}
 
 enum class End { kDone, kTimeout, kClosed };
 
@@ -145,7 +153,8 @@ Reply<std::string> SocketCaller::Call(const std::string& request, int64_t timeou
   close(fd);
   if (exchange.end == End::kTimeout) {
     return Failure{.code = ErrorCode::kTimeout,
-                   .message = path_ + ": no answer within the time given; is the process stopped?"};
+                   .message = path_ + ": no answer within " + Seconds(timeout_ns) +
+                              "; is the process stopped?"};
   }
   return Failure{.code = ErrorCode::kStaleSocket,
                  .message = path_ +

@@ -56,7 +56,8 @@ int64_t PidOf(std::string_view name) {
   return pid;
 }
 
-std::string UserText(uid_t uid) { return "user " + std::to_string(uid); }
+// In a user namespace the number may be one that stands for all users who are not known there.
+std::string UserText(uid_t uid) { return "another user (" + std::to_string(uid) + ")"; }
 
 Failure Fail(ErrorCode code, const std::string& path, const std::string& why) {
   return {.code = code, .message = path + ": " + why};
@@ -87,8 +88,11 @@ bool LooksRight(const std::string& path, Failure* failure) {
   struct stat about = {};
   if (stat(path.c_str(), &about) != 0) {
     const int error = errno;
-    if (error == EACCES && stat(path.substr(0, path.rfind('/')).c_str(), &about) == 0) {
-      *failure = OfOther(path, about.st_uid);
+    const std::string folder = path.substr(0, path.rfind('/'));
+    // Whether there is a socket at all is not known then.
+    if (error == EACCES && stat(folder.c_str(), &about) == 0) {
+      *failure = Fail(ErrorCode::kPermission, folder,
+                      "may not be looked into: it belongs to " + UserText(about.st_uid));
     } else if (error == EACCES) {
       *failure = Fail(ErrorCode::kPermission, path, "is in another user's folder");
     } else if (error == ENOENT || error == ENOTDIR) {
@@ -198,6 +202,26 @@ std::vector<std::string> SearchedDirectoriesOf(int64_t pid, const Surroundings& 
   return directories;
 }
 
+std::optional<Failure> FolderProblem(const std::string& directory) {
+  const std::string name = "RAILHOP_ADMIN_DIR=" + directory;
+  struct stat about = {};
+  if (stat(directory.c_str(), &about) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return Fail(
+          ErrorCode::kNotFound, name,
+          "the folder does not exist: misspelt, or no process with it has started here yet");
+    }
+    if (errno == EACCES) return Fail(ErrorCode::kPermission, name, "may not be looked into");
+    return Fail(ErrorCode::kInternal, name, strerror(errno));
+  }
+  if (!S_ISDIR(about.st_mode)) return Fail(ErrorCode::kInvalid, name, "is no folder");
+  if (access(directory.c_str(), R_OK | X_OK) == 0) return std::nullopt;
+  return Fail(ErrorCode::kPermission, name,
+              about.st_uid == geteuid()
+                  ? "may not be looked into: its mode does not allow it"
+                  : "may not be looked into: it belongs to " + UserText(about.st_uid));
+}
+
 std::vector<FoundSocket> FindSockets(const std::vector<std::string>& directories) {
   std::vector<FoundSocket> found;
   for (const std::string& directory : directories) {
@@ -263,8 +287,11 @@ Reply<int> ConnectSocket(const std::string& path, int64_t timeout_ns) {
     case ECONNREFUSED:
       return Stale(path);
     case EACCES:
-    case EPERM:
+    case EPERM: {
+      struct stat about = {};
+      if (stat(path.c_str(), &about) == 0) return OfOther(path, about.st_uid);
       return Fail(ErrorCode::kPermission, path, "belongs to another user");
+    }
     case ENOENT:
       return Fail(ErrorCode::kNotFound, path, "there is no such socket");
     case EAGAIN:

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,10 @@ struct FoundSocket {
   int64_t pid = 0;  // by its name
   uid_t uid = 0;    // its owner
 };
-// The sockets in these directories, by pid. Does not connect.
+// What is wrong with a folder that somebody has named (RAILHOP_ADMIN_DIR): kNotFound if there is
+// none, kPermission if this user may not look into it, kInvalid if it is something else.
+std::optional<Failure> FolderProblem(const std::string& directory);
+// The sockets in these directories, by pid; none in one that is not there. Does not connect.
 std::vector<FoundSocket> FindSockets(const std::vector<std::string>& directories);
 
 // A descriptor connected to the socket, non-blocking, close-on-exec; the caller closes it.

@@ -113,6 +113,20 @@ TEST_F(Sockets, Find_OnlySocketsWithANumber_ByPid) {
   EXPECT_EQ(found[1].uid, geteuid());
 }
 
+TEST_F(Sockets, FolderProblem_MissingOrNoFolder_SaysSo) {
+  Make("/s");
+  EXPECT_FALSE(FolderProblem(folder_ + "/s").has_value());
+  const std::optional<Failure> missing = FolderProblem(folder_ + "/none");
+  ASSERT_TRUE(missing.has_value());
+  EXPECT_EQ(missing->code, ErrorCode::kNotFound);
+  EXPECT_NE(missing->message.find("/none: the folder does not exist"), std::string::npos);
+  std::ofstream(folder_ + "/file") << "no folder";
+  const std::optional<Failure> file = FolderProblem(folder_ + "/file");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->code, ErrorCode::kInvalid);
+  EXPECT_NE(file->message.find("is no folder"), std::string::npos);
+}
+
 TEST_F(Sockets, Connect_Listening_Connects) {
   Make("/s");
   const Reply<int> fd = ConnectSocket(Put("/s/20.sock", true), 1'000'000'000);

@@ -1163,6 +1163,11 @@ def processes(job: str | None = None, *, timeout_s: float = 1.0) -> list[FoundPr
       job: only those of this job, and those that do not answer in time: their job is not known.
       timeout_s: for each of them to say who it is.
 
+    Raises:
+      NotFoundError: RAILHOP_ADMIN_DIR is set, and there is no such folder.
+      NotAllowedError: RAILHOP_ADMIN_DIR is set to a folder that this user may not look into.
+      InvalidError: RAILHOP_ADMIN_DIR is set to what is no folder.
+
     Example:
         >>> [found.problem for found in railhop.processes()]
         ['', '']

@@ -88,6 +88,18 @@ def test_a_stale_socket_is_told_apart_and_listed_with_its_problem(
     assert found.path == str(tmp_path / path.name)
 
 
+def test_a_folder_that_is_set_and_not_there_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHOP_ADMIN_DIR", str(tmp_path / "misspelt"))
+    for call in (railhop.processes, lambda: railhop.attach(job="a")):
+        with pytest.raises(railhop.NotFoundError, match=r"misspelt: .* does not exist") as raised:
+            call()
+        _one_line(raised.value)
+    monkeypatch.setenv("RAILHOP_ADMIN_DIR", str(tmp_path))
+    assert railhop.processes() == []
+
+
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
 def test_seconds_that_mean_nothing_are_refused(seconds: float) -> None:
     with pytest.raises(railhop.InvalidError, match="timeout_s="):

@@ -29,11 +29,7 @@ struct Found {
 
 std::vector<Found> Processes(const OptionalText& job, double timeout_s) {
   const int64_t timeout_ns = Nanoseconds(timeout_s, "timeout_s");
-  std::vector<admin::FoundProcess> all;
-  {
-    const py::gil_scoped_release release;
-    all = admin::FindProcesses(timeout_ns);
-  }
+  std::vector<admin::FoundProcess> all = Ask([&] { return admin::FindProcesses(timeout_ns); });
   // One that does not answer in time may be of this job.
   std::erase_if(all, [&job](const admin::FoundProcess& one) {
     if (!job) return false;
@@ -392,6 +388,11 @@ Those that do not answer are among them, with the reason in `problem`.
 Args:
   job: only those of this job, and those that do not answer in time: their job is not known.
   timeout_s: for each of them to say who it is.
+
+Raises:
+  NotFoundError: RAILHOP_ADMIN_DIR is set, and there is no such folder.
+  NotAllowedError: RAILHOP_ADMIN_DIR is set to a folder that this user may not look into.
+  InvalidError: RAILHOP_ADMIN_DIR is set to what is no folder.
 
 Example:
     >>> [found.problem for found in railhop.processes()]

@@ -16,10 +16,20 @@ import os, sys, railhop
 railhop.PortState
 os.setuid(65534)
 try:
-    railhop.attach(path=sys.argv[1])
+    %s
 except railhop.Error as error:
     print(type(error).__name__, error)
 """
+
+
+def _as_nobody(call: str, *words: str, **variables: str) -> str:
+    """What is raised, in one line."""
+    said = subprocess.run(
+        [sys.executable, "-c", _CHILD % call, *words], check=True, stdout=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
+    ).stdout  # fmt: skip
+    assert len(said.splitlines()) == 1
+    return said
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -31,10 +41,21 @@ def test_another_users_socket_is_not_ours() -> None:
         theirs.bind(str(path))
         theirs.listen()
         path.chmod(0o600)
-        said = subprocess.run(
-            [sys.executable, "-c", _CHILD, str(path)], check=True, stdout=subprocess.PIPE,
-            text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ).stdout  # fmt: skip
+        said = _as_nobody("railhop.attach(path=sys.argv[1])", str(path))
     assert said.startswith("NotAllowedError ")
-    assert str(path) in said
-    assert len(said.splitlines()) == 1
+    assert f"{path}: belongs to another user (0)" in said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_folder_that_may_not_be_looked_into_is_named() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o700)
+        why = f"{folder}: may not be looked into: it belongs to another user (0)"
+        said = _as_nobody("railhop.processes()", RAILHOP_ADMIN_DIR=folder)
+        assert said.startswith(f"NotAllowedError RAILHOP_ADMIN_DIR={why}")
+        # Whether there is a socket in it is not known: none is named.
+        pid = os.getpid()
+        said = _as_nobody(f"railhop.attach(pid={pid})", RAILHOP_ADMIN_DIR=folder)
+        assert said.startswith(f"NotAllowedError process {pid}: ")
+        assert "may not be looked into: it belongs to another user (0)" in said
+        assert ".sock" not in said

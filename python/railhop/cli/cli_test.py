@@ -192,7 +192,7 @@ def test_a_process_that_does_not_answer_is_named_and_stops_commands(
 
     found = [
         Found(jobs[0], None),
-        Found(jobs[1], railhop.NoAnswerError("102.sock: no answer within the time given")),
+        Found(jobs[1], railhop.NoAnswerError("102.sock: no answer within 1 s")),
         Found(FakeProcess(103), railhop.StaleSocketError("103.sock: nobody listens there")),
     ]
     monkeypatch.undo()

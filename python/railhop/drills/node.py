@@ -112,7 +112,10 @@ class NodeWorld:
     def _processes(self) -> dict[int, Any]:
         if time.monotonic() - self._looked_s >= _LOOK_S:
             self._looked_s = time.monotonic()
-            for one in self._api.processes():
+            found: list[Any] = []
+            with contextlib.suppress(railhop.NotFoundError):  # the first process makes the folder
+                found = self._api.processes()
+            for one in found:
                 if one.pid not in self._known and one.info and descends(one.pid, self._roots):
                     with contextlib.suppress(railhop.Error):  # it ends at this moment
                         self._known[one.pid] = one.attach()

@@ -55,6 +55,13 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+def test_the_folder_of_the_sockets_may_not_be_there_yet(
+    devices: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHOP_ADMIN_DIR", str(devices / "none"))
+    assert NodeWorld(devices_dir=devices).processes() == {}
+
+
 def test_a_machine_without_nics_is_told(tmp_path: pathlib.Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(DrillError, match=r"no fabric and no NIC: .* say --fabric"):
