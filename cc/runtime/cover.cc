@@ -562,11 +562,12 @@ void Cover::Impl::DeviceGone(int physical) {
 
 void Cover::Impl::EndGone(int physical) {
   absl::MutexLock lock(&mutex_);
-  Device* const device = Find(physical);
-  if (device == nullptr || executor_ == nullptr) return;
+  const auto device = all_.find(physical);
+  if (device == all_.end() || !device->second.gone || executor_ == nullptr) return;
   executor_->Run(
       physical, Executor::Queue::kEnding,
-      [self = shared_from_this(), cache = device->cache.get()] { cache->EndAbandoned(); }, nullptr);
+      [self = shared_from_this(), cache = device->second.cache.get()] { cache->EndAbandoned(); },
+      nullptr);
 }
 
 void Cover::Impl::SetPresent(ConnectionComm* comm, uint32_t devices) {

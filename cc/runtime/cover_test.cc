@@ -397,6 +397,24 @@ TEST_F(CoverTest, DeviceGone_ItsRegistrationsAreDroppedWithoutACall) {
   EXPECT_TRUE(Register(&other).ok());
 }
 
+// A device that says that it has failed may live on.
+TEST_F(CoverTest, DeviceGoneAndItsLanesFenced_RegistrationsEnd) {
+  Make(&executor_);
+  Memory memory;
+  ASSERT_TRUE(Register(&memory).ok());
+  executor_.RunAll();
+  cover_->EndGone(1);  // it is not
+  executor_.RunAll();
+  ASSERT_EQ(nic_[1].mrs, 1);
+  cover_->DeviceGone(1);
+  executor_.RunAll();
+  EXPECT_EQ(nic_[1].mrs, 1);
+  cover_->EndGone(1);
+  executor_.RunAll();
+  EXPECT_EQ(nic_[1].mrs, 0);
+  EXPECT_TRUE(cover_->Deregister(&memory).ok());
+}
+
 TEST_F(CoverTest, DeviceSaysEio_GoneOnlyIfItsPortSaysSoToo) {
   Make(&executor_);
   Memory memory;

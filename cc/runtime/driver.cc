@@ -153,6 +153,7 @@ bool Driver::Remove(EndId id) {
     dirty_.erase(id);
     draining_.erase(id);
     std::erase_if(fences_, [&id](const auto& fence) { return fence.first == id; });
+    failed_changed_ = true;
   }
   if (link->jobs > 0) {
     parts_.wake();
@@ -374,6 +375,7 @@ void Driver::TakePortNews() {
       case PortNews::Kind::kFatal:
         parts_.cover->DeviceGone(news.physical);
         failed_.insert(news.physical);
+        failed_changed_ = true;
         parts_.prober->DeviceFailed(news.physical);
         ApplyPort(port, port->health.Step({.kind = PortEvent::Kind::kFatal}), Cause::kDeviceFatal);
         break;

@@ -489,6 +489,7 @@ class Driver {
   std::map<engine::InstanceId, Leaving> leaving_ ABSL_GUARDED_BY(mutex_);
   // Devices that have failed, and may have lanes still.
   std::set<int> failed_ ABSL_GUARDED_BY(mutex_);
+  bool failed_changed_ ABSL_GUARDED_BY(mutex_) = false;  // one of them may have none any more
   DriverCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -393,6 +393,7 @@ void Driver::Resume(Link* link, const FailoverAction& action) {
       link->answers.erase(id.epoch);
     }
   }
+  failed_changed_ = true;
   link->resent_bytes += result.bytes;
   if (left_port >= 0) counts_.ports[left_port].resent_bytes += result.bytes;
   const auto episode = episodes_.find(link->episode);
@@ -434,12 +435,16 @@ void Driver::RunFences() {
   for (const auto& fence : over) fences_.erase(fence);
 }
 
-// What was registered on a device that has failed ends behind its lanes.
+// What was registered on a device that has failed ends behind its lanes. Those of a connection that
+// is being closed are nobody's any more, but for calls that are under way.
 void Driver::EndFailed() {
+  if (!std::exchange(failed_changed_, false) || failed_.empty()) return;
   std::erase_if(failed_, [this](int physical) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (const auto& [id, link] : links_) {
       for (const auto& [lane_id, lane] : link->lanes) {
-        if (lane.path.local == physical && lane.state != LinkLane::State::kFenced) return false;
+        if (lane.path.local != physical) continue;
+        const bool has = link->closing ? lane.fence_job : lane.state != LinkLane::State::kFenced;
+        if (has) return false;
       }
     }
     parts_.cover->EndGone(physical);
@@ -472,6 +477,7 @@ void Driver::FenceEnded(const std::shared_ptr<Link>& link, LaneId id,
   LinkLane* const lane = link->Find(id);
   if (lane == nullptr) return;
   lane->fence_job = false;
+  failed_changed_ = true;
   if (link->closing) return;
   switch (progress) {
     case datapath::FenceProgress::kAgain: {
