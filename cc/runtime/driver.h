@@ -409,7 +409,8 @@ class Driver {
   // refused: the receiver has said that it has made none of the lanes.
   void DropOffer(Link* link, const std::string& why, bool refused = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Discard(std::shared_ptr<LaneMaker::Made> made, int physical)
+  // What was made in vain, and nothing touches any more.
+  void Discard(Link* link, std::shared_ptr<LaneMaker::Made> made, int physical)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RetireLanes(Link* link, const engine::LaneIds& lanes, engine::Cause cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

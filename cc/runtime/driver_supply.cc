@@ -466,9 +466,11 @@ void Driver::LeaveHanging(Link* link, PendingOffer* offer) {
   }
 }
 
-void Driver::Discard(std::shared_ptr<LaneMaker::Made> made, int physical) {
+void Driver::Discard(Link* link, std::shared_ptr<LaneMaker::Made> made, int physical) {
   if (made == nullptr) return;
-  // Queue pairs go before the queue that they use.
+  // Queue pairs go before the queue that they use; that may be the connection's, which is not
+  // closed before.
+  ++link->jobs;
   parts_.executor->Run(
       physical,
       [made] {
@@ -476,13 +478,14 @@ void Driver::Discard(std::shared_ptr<LaneMaker::Made> made, int physical) {
         made->flush.reset();
         made->device.reset();
       },
-      nullptr);
+      [kept = link->shared_from_this()] { --kept->jobs; });
 }
 
 void Driver::OfferMade(const std::shared_ptr<Link>& link,
                        const std::shared_ptr<PendingOffer>& offer) {
   if (link->offer != offer || link->over || link->closing) {
-    for (const auto& part : offer->parts) Discard(std::move(part->made), part->wish.device->id);
+    for (const auto& part : offer->parts)
+      Discard(link.get(), std::move(part->made), part->wish.device->id);
     return;
   }
   offer->offer = {.to = PeerEnd(*link),
@@ -520,7 +523,8 @@ void Driver::DropOffer(Link* link, const std::string& why, bool refused) {
   RAILHOP_LOG(kTrace, "%s: new lanes (epoch %u) came to nothing: %s", link->info.label.c_str(),
               offer->epoch, why.c_str());
   if (offer->jobs == 0) {
-    for (const auto& part : offer->parts) Discard(std::move(part->made), part->wish.device->id);
+    for (const auto& part : offer->parts)
+      Discard(link, std::move(part->made), part->wish.device->id);
   }
   LeaveHanging(link, offer.get());
   ++link->offer_failures;
@@ -593,7 +597,8 @@ void Driver::TakeAnswer(const std::shared_ptr<Link>& link, const engine::Answer&
 void Driver::OfferRaised(const std::shared_ptr<Link>& link,
                          const std::shared_ptr<PendingOffer>& offer) {
   if (link->offer != offer || link->over || link->closing) {
-    for (const auto& part : offer->parts) Discard(std::move(part->made), part->wish.device->id);
+    for (const auto& part : offer->parts)
+      Discard(link.get(), std::move(part->made), part->wish.device->id);
     return;
   }
   const bool failed = std::any_of(offer->parts.begin(), offer->parts.end(),
@@ -648,7 +653,8 @@ void Driver::OfferRaised(const std::shared_ptr<Link>& link,
       ++added;
     }
   }
-  for (const auto& part : offer->parts) Discard(std::move(part->made), part->wish.device->id);
+  for (const auto& part : offer->parts)
+    Discard(link.get(), std::move(part->made), part->wish.device->id);
   link->offer = nullptr;
   if (added > 0) {
     link->offer_failures = 0;
@@ -811,7 +817,7 @@ void Driver::TakeOffer(const std::shared_ptr<Link>& link, const engine::Offer& m
         [this, link, work, part]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
           PartEnded(link.get(), work.get(), part.get());
           if (part->late) {
-            Discard(std::move(part->made), part->wish.device->id);
+            Discard(link.get(), std::move(part->made), part->wish.device->id);
           } else if (work->jobs == 0) {
             OfferAnswered(link, work);
           }
@@ -824,7 +830,7 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
   link->answering.erase(work->epoch);
   if (!work->wanted || link->over || link->closing) {
     for (const auto& part : work->parts) {
-      if (!part->late) Discard(std::move(part->made), part->wish.device->id);
+      if (!part->late) Discard(link.get(), std::move(part->made), part->wish.device->id);
     }
     return;
   }
@@ -878,7 +884,7 @@ void Driver::OfferAnswered(const std::shared_ptr<Link>& link,
       if (device.control_key == 0) device.control_key = link->control_keys[device.slot];
       work->answer.devices.push_back(device);
     }
-    Discard(std::move(part->made), part->wish.device->id);
+    Discard(link.get(), std::move(part->made), part->wish.device->id);
   }
   if (!work->answer.lanes.empty()) {
     link->answers[work->epoch] = work->answer;

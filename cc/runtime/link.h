@@ -133,7 +133,8 @@ struct PendingOffer {
   engine::Answer answer;
 };
 
-struct Link {
+// Made by std::make_shared.
+struct Link : std::enable_shared_from_this<Link> {
   LinkInfo info;
   engine::Failover machine;
   std::map<engine::LaneId, LinkLane> lanes;

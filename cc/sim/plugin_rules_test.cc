@@ -19,6 +19,7 @@
 #include "cc/sim/plugin_process.h"
 #include "cc/sim/plugin_traffic.h"
 #include "cc/sim/plugin_world.h"
+#include "cc/sim/verbs_table.h"
 
 namespace railhop::sim {
 namespace {
@@ -227,6 +228,35 @@ INSTANTIATE_TEST_SUITE_P(Calls, HangingBackupTest,
                                          "a/nic1 hang modify_qp rts 60s",
                                          "b/nic1 hang create_qp 60s",
                                          "b/nic1 hang modify_qp rtr 60s"));
+
+// A lane that was made in vain uses a queue of the connection: not closed before that is gone.
+TEST_F(RulesTest, LaneMadeInVain_IsWaitedForByTheClose) {
+  Connect(1, {0, 1}, 10'000, 50 * kMs);
+  RunFor(3 * kSecond);
+  Fault("b/nic1 hang create_qp 60s");
+  Fault("a/nic1 hang destroy_qp 3s");
+  Fault("a/nic0 down");
+  RunFor(1'700 * kMs);
+  const std::vector<JournalEntry> suspects = Entries(0, JournalEntry::Kind::kSuspect);
+  ASSERT_FALSE(suspects.empty());
+  runtime::Driver& driver = processes_[0]->driver();
+  EXPECT_FALSE(driver.Remove(suspects[0].end));
+  RunFor(4 * kSecond);
+  EXPECT_TRUE(driver.Remove(suspects[0].end));
+}
+
+// A device that says that it has failed and lives on: what was registered there ends (rule 2).
+TEST_F(RulesTest, DeviceFatal_RegistrationsOnItEnd) {
+  Connect(2, {0, 1}, 10'000, 50 * kMs);
+  RunFor(3 * kSecond);
+  const auto* const device = processes_[0]->host()->devices().Physical()[1];
+  const size_t before = CoreOf(device->context->raw())->region_count();
+  processes_[0]->Take({.context = device->context, .type = IBV_EVENT_DEVICE_FATAL});
+  RunFor(5 * kSecond);
+  // One of each connection; its own queues' stay with it.
+  EXPECT_EQ(CoreOf(device->context->raw())->region_count() + 2, before);
+  ExpectAllGoOn();
+}
 
 // Rule 11.
 TEST_F(RulesTest, NoControlChannelForAMinute_TrafficGoesOn) {
