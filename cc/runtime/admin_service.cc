@@ -262,16 +262,19 @@ void AdminService::Run() {
 }
 
 // One place at least: of those that have begun a question and not ended it, else those that are
-// idle, else those that wait for events, as these may come again at any time; the oldest.
-bool AdminService::MakeRoom() {
+// idle; the oldest. Those that wait for events keep theirs, and so does who was answered or has
+// come just now and is likely to ask: were they thrown out, they would come again and throw out
+// others.
+bool AdminService::MakeRoom(int64_t now) {
   if (clients_.size() < static_cast<size_t>(kClientsMax)) return true;
   size_t victim = clients_.size();
-  std::pair<int, int64_t> best;
+  std::pair<bool, int64_t> best;
   for (size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
-    if (!client.out.empty() || HasRequest(client)) continue;
-    const int rank = client.wait_until != 0 ? 2 : client.in.empty() ? 1 : 0;
-    const std::pair<int, int64_t> order(rank, client.active_at);
+    if (!client.out.empty() || client.wait_until != 0 || HasRequest(client)) continue;
+    const bool idle = client.in.empty();
+    if (idle && now - client.active_at < kNsPerSecond) continue;
+    const std::pair<bool, int64_t> order(idle, client.active_at);
     if (victim == clients_.size() || order < best) {
       victim = i;
       best = order;
@@ -282,6 +285,17 @@ bool AdminService::MakeRoom() {
   return true;
 }
 
+// Says so to one that is not let in: a new socket has room for it.
+void AdminService::TurnAway(int fd) {
+  const std::string answer = admin::Framed(admin::EncodeResponse(
+      admin::Failure{.code = admin::ErrorCode::kRefused,
+                     .message = absl::StrCat("too many clients: ", kClientsMax,
+                                             " are served at once, and all of these ask or wait "
+                                             "for events; try again")}));
+  [[maybe_unused]] const ssize_t sent = send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+  close(fd);
+}
+
 void AdminService::Accept(int64_t now) {
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
@@ -289,8 +303,8 @@ void AdminService::Accept(int64_t now) {
     if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kFullPauseMs);
     return;
   }
-  if (!MakeRoom() || !Guard(fd)) {
-    close(fd);
+  if (!MakeRoom(now) || !Guard(fd)) {
+    TurnAway(fd);
     return;
   }
   Client client;

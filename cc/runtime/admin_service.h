@@ -27,7 +27,7 @@ namespace railhop::runtime {
 
 class AdminService {
  public:
-  // Clients at once. One more takes the place of one that is idle or waits, or is refused.
+  // Clients at once. One more takes the place of one that is idle, or is told that it is too many.
   static constexpr int kClientsMax = 32;
 
   // Makes <pid>.sock in the first of these directories that can be used, mode 0600, in place of
@@ -62,7 +62,8 @@ class AdminService {
   void Wake() const;
   int NextTimeoutMs(int64_t now) const;
   void Accept(int64_t now);
-  bool MakeRoom();
+  bool MakeRoom(int64_t now);
+  static void TurnAway(int fd);
   // False: it is over.
   bool Read(Client* client, int64_t now);
   bool Write(Client* client, int64_t now);

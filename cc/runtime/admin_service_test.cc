@@ -273,6 +273,54 @@ TEST_F(AdminServiceTest, SocketOfAKilledProcess_SweptAwayThoseOfOthersStay) {
   rmdir(directory_.c_str());
 }
 
+// Nobody who follows a job may be thrown out for another: it would take that for the job's end.
+TEST_F(AdminServiceTest, FullOfWaiters_OneMoreIsToldSoAndTheyStay) {
+  Start();
+  std::vector<std::unique_ptr<admin::Client>> clients;
+  std::vector<std::thread> waiting;
+  std::atomic<int> through = 0;
+  for (int i = 0; i < AdminService::kClientsMax; ++i) {
+    clients.push_back(Connected());
+    ASSERT_TRUE(clients.back()->GetProcess().ok());
+    admin::Client* const client = clients.back().get();
+    waiting.emplace_back([client, &through] {
+      const admin::Reply<admin::EventList> list =
+          client->GetEvents(uint64_t{1} << 40, 1, 5'000'000'000);
+      EXPECT_TRUE(list.ok()) << list.failure().message;
+      ++through;
+    });
+  }
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    const admin::Reply<std::unique_ptr<admin::Client>> more = admin::Client::AtSocket(path_);
+    ASSERT_TRUE(more.ok()) << more.failure().message;
+    const admin::Reply<admin::Process> process = (*more)->GetProcess();
+    if (process.ok()) continue;  // they have waited to the end: the machine is slow
+    ++refused;
+    EXPECT_EQ(process.failure().code, admin::ErrorCode::kRefused) << process.failure().message;
+    EXPECT_EQ(process.failure().message.substr(0, 17), "too many clients:");
+  }
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_EQ(through, AdminService::kClientsMax);
+  EXPECT_GT(refused, 0);
+}
+
+// What was idle for long makes room.
+TEST_F(AdminServiceTest, FullOfIdle_OneMoreIsServed) {
+  Start();
+  std::vector<std::unique_ptr<admin::Client>> clients;
+  for (int i = 0; i < AdminService::kClientsMax; ++i) clients.push_back(Connected());
+  bool served = false;
+  for (int i = 0; i < 6000 && !served; ++i) {
+    served = Connected()->GetProcess().ok();
+    if (!served) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(served);
+  // Whose place was taken connects again.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_TRUE(clients.front()->GetProcess().ok());
+}
+
 TEST_F(AdminServiceTest, NotStarted_SaysSo) {
   Start();
   AdminDesk::OfThisProcess().Close();
