@@ -155,6 +155,7 @@ void Put(const engine::Over& from, proto::Over* to) {
   Put(from.to, to->mutable_to());
   to->set_failed(from.failed);
   to->set_reason(Cut(from.reason, kTextCharactersMax));
+  to->set_complete_below(from.complete_below);
 }
 
 void Put(const engine::Unknown& from, proto::Unknown* to) { Put(from.to, to->mutable_to()); }
@@ -380,7 +381,8 @@ engine::Message Get(const proto::Account& from, FieldReader* in) {
 engine::Message Get(const proto::Over& from, FieldReader* in) {
   return engine::Over{.to = GetTo(from, in),
                       .failed = from.failed(),
-                      .reason = in->Text("reason", from.reason(), kTextCharactersMax)};
+                      .reason = in->Text("reason", from.reason(), kTextCharactersMax),
+                      .complete_below = from.complete_below()};
 }
 
 engine::Message Get(const proto::Unknown& from, FieldReader* in) {

@@ -361,6 +361,35 @@ TEST(Lost, BufferIsNcclsAgain_SaidAndNothingChanged) {
   EXPECT_EQ(ViewOf(t.send.get(), 0).state, LaneState::kFenced);
 }
 
+// ---- The receiver has ended: there is no record, only what it says of its end.
+
+TEST(CompleteBelow, AcknowledgementsLost_WhatHasArrivedIsDone) {
+  TwoEnds t(Shape(2, 2, 2));
+  t.Receive(0, 8192);
+  t.Receive(8192, 10);
+  t.Settle();
+  SendRequest* const arrived = t.Send(0, 8192);  // two stripes
+  SendRequest* const missing = t.Send(8192, 10);
+  t.Step(true, 0);
+  t.Step(true, 1);
+  EXPECT_EQ(t.recv->Poll(), Outcome::kOk);
+  EXPECT_FALSE(t.IsSent(arrived));
+  t.send->CompleteBelow(t.recv->Record().complete_below);
+  t.send->GiveUp(Outcome::kRemote, {.kind = Fault::Kind::kGiveUp, .fatal = true});
+  EXPECT_TRUE(t.IsSent(arrived));
+  int done = 0;
+  EXPECT_EQ(t.send->Test(missing, &done, nullptr), Outcome::kRemote);
+}
+
+TEST(CompleteBelow, BeyondWhatWasSent_Nothing) {
+  TwoEnds t(Shape(1, 1));
+  t.Receive(0, 10);
+  t.Settle();
+  SendRequest* const sent = t.Send(0, 10);
+  t.send->CompleteBelow(kFirstSequence + 2);
+  EXPECT_FALSE(t.IsSent(sent));
+}
+
 // ---- Records that cannot be true.
 
 class Lies : public testing::Test {

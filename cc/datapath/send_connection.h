@@ -70,6 +70,9 @@ class SendConnection final : public Connection {
   // on other lanes are not touched. The places are free afterwards. Lanes of another epoch are left
   // out. With kLost or kLie nothing has changed.
   ResumeResult Resume(const ReceiverRecord& record, absl::Span<const LaneRef> lanes);
+  // Before GiveUp, where the receiver has ended: all transfers below `sequence` are complete there,
+  // so what of them is outstanding is done. What of it cannot be true is left out.
+  void CompleteBelow(uint64_t sequence);
   // Stripes that wait for a lane.
   uint32_t waiting() const;
 

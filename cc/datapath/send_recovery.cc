@@ -168,4 +168,21 @@ ResumeResult SendConnection::Resume(const ReceiverRecord& record, absl::Span<con
   return result;
 }
 
+void SendConnection::CompleteBelow(uint64_t sequence) {
+  ConnectionGuard guard(&lock_);
+  // What is not all sent is not complete.
+  if (sequence > next_sequence_) return;
+  for (uint32_t index = 0; index < kRequests; ++index) {
+    SendRequest& request = requests_[index];
+    if (request.kind != Request::kSend || request.sequence >= sequence) continue;
+    if (waiting_ != nullptr && (waiting_[index].stripes[0] | waiting_[index].stripes[1]) != 0) {
+      continue;
+    }
+    request.unacknowledged = 0;
+    if (tables_[index] != nullptr) tables_[index]->unacknowledged = 0;
+    request.missing = 0;
+    request.done = true;
+  }
+}
+
 }  // namespace railhop::datapath

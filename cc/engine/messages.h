@@ -162,6 +162,7 @@ struct Over {
   EndId to;
   bool failed = false;
   std::string reason;
+  uint64_t complete_below = 0;  // receiver: as in ReceiverRecord, what no RECORD will say any more
   friend bool operator==(const Over&, const Over&) = default;
 };
 // Whoever is asked about a connection that it does not have (yet, or any more).

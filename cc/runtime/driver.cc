@@ -79,11 +79,18 @@ void Driver::Add(LinkInfo info) {
   parts_.wake();
 }
 
+// What has arrived goes with it: there is no RECORD after it.
+engine::Over Driver::OverOf(const Link& link, bool failed, const std::string& reason) const {
+  return {.to = PeerEnd(link),
+          .failed = failed,
+          .reason = reason,
+          .complete_below = link.is_sender() ? 0 : link.info.recv->Record().complete_below};
+}
+
 // That this end is closed; again after the session is lost, since it may have been lost with it.
 void Driver::SayOver(const Link& link) {
   const bool failed = !link.reason.empty();
-  const engine::Over over = {
-      .to = PeerEnd(link), .failed = failed, .reason = failed ? link.reason : kClosed};
+  const engine::Over over = OverOf(link, failed, failed ? link.reason : kClosed);
   if (farewells_.size() >= kFarewellsMax && !farewells_.contains(over.to)) {
     farewells_.erase(std::min_element(
         farewells_.begin(), farewells_.end(),
@@ -529,7 +536,7 @@ void Driver::SessionUp(InstanceId id) {
     Link* const link = FindLink(end);
     if (link == nullptr) continue;
     if (link->failed || link->over) {
-      Send(*link, engine::Over{.to = PeerEnd(*link), .failed = true, .reason = link->reason});
+      Send(*link, OverOf(*link, true, link->reason));
       continue;
     }
     if (link->offer != nullptr && link->offer->stage == PendingOffer::Stage::kOffered) {
@@ -629,6 +636,7 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
           if constexpr (std::is_same_v<T, engine::Over>) {
             link->peer_over = true;
             link->peer_reason = m.reason;
+            link->peer_complete_below = std::max(link->peer_complete_below, m.complete_below);
             if (m.failed && !link->over) {
               GiveUp(link.get(), absl::StrCat("the other end has given up: ", m.reason), false);
             } else if (!link->over && link->machine.phase() != engine::FailoverPhase::kRunning) {
@@ -638,8 +646,7 @@ void Driver::TakeMessage(InstanceId from, const engine::Message& message) {
           }
           if (link->over) {
             if (link->failed) {
-              Send(*link,
-                   engine::Over{.to = PeerEnd(*link), .failed = true, .reason = link->reason});
+              Send(*link, OverOf(*link, true, link->reason));
             }
             return;
           }

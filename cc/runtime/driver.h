@@ -268,6 +268,8 @@ class Driver {
   LocalPort* FindPort(int physical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PortName(int physical) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Link* FindLink(const engine::EndId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  engine::Over OverOf(const Link& link, bool failed, const std::string& reason) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayOver(const Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayFarewells(engine::InstanceId peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The last connection with a peer is closed.

@@ -519,7 +519,7 @@ void Driver::GiveUp(Link* link, const std::string& reason, bool tell_peer) {
   StepMachine(link, {.kind = FailoverEvent::Kind::kGiveUp, .lanes = all});
   if (link->fail_by == 0) link->fail_by = now_ + 2 * options_.fence_bound;
   if (tell_peer) {
-    Send(*link, engine::Over{.to = PeerEnd(*link), .failed = true, .reason = reason});
+    Send(*link, OverOf(*link, true, reason));
   }
   parts_.journal->Append({.time_ns = now_,
                           .kind = JournalEntry::Kind::kGaveUp,
@@ -532,7 +532,8 @@ void Driver::GiveUp(Link* link, const std::string& reason, bool tell_peer) {
   FinishGiveUp(link);
 }
 
-// Nobody is there any more who could agree on anything.
+// Nobody is there any more who could agree on anything. What had arrived there is done all the
+// same.
 void Driver::EndAfterPeer(Link* link) {
   const bool plain = link->peer_reason == kClosed;
   GiveUp(link,
@@ -552,6 +553,7 @@ void Driver::FinishGiveUp(Link* link) {
     return;
   }
   link->failed = true;
+  if (link->is_sender()) link->info.send->CompleteBelow(link->peer_complete_below);
   link->connection()->GiveUp(datapath::Outcome::kRemote,
                              {.kind = datapath::Fault::Kind::kGiveUp, .fatal = true});
   // After an orderly end of the other side nobody may ever use it again; whoever does is told.

@@ -150,7 +150,8 @@ struct Link : std::enable_shared_from_this<Link> {
   int64_t fail_by = 0;  // the data path is told by then
   bool peer_over = false;
   std::string peer_reason;
-  int jobs = 0;  // of the executor that use the connection
+  uint64_t peer_complete_below = 0;  // sender: as the receiver said at its end
+  int jobs = 0;                      // of the executor that use the connection
 
   std::shared_ptr<PendingOffer> offer;         // sender
   std::map<uint32_t, engine::Up> ups;          // sender: of live lanes, by epoch

@@ -94,7 +94,7 @@ class RulesTest : public testing::Test {
       plan->recv_pace.idle = receive_pause_ns == 0 ? 0 : 1;
       plan->recv_pace.idle_ns = receive_pause_ns;
       plan->close_alone = receive_pause_ns != 0;
-      plan->close_ns = kMs;
+      plan->close_ns = close_ns_;
       plan->seed = static_cast<uint64_t>(i) + 1;
       traffic_.push_back(
           std::make_unique<PluginTraffic>(&world_, &memory_, *plan, traffic_.size()));
@@ -131,6 +131,27 @@ class RulesTest : public testing::Test {
     EXPECT_EQ(violations_.count(), 0u);
   }
 
+  // One message whose acknowledgements are lost; the receiver closes 20 ms after it is through. The
+  // port is left `at_ns` after the start, and the sender's fence takes long.
+  void LoseAcknowledgements(uint64_t at_ns) {
+    Connect(1, {0}, 1000, 100 * kMs);
+    RunFor(3 * kSecond);
+    Fault("a/nic0 blackhole rx acks");
+    close_ns_ = 20 * kMs;
+    Connect(1, {0}, 1, 0, 1);
+    RunFor(at_ns);
+    Fault("a/nic0 hang modify_qp err 200ms");
+    ASSERT_TRUE(processes_[0]->driver().ForceFailover({.ports = {0}}).ok());
+    ASSERT_EQ(traffic_[1]->recv()->requests(), 1u);
+    ASSERT_EQ(traffic_[1]->recv()->closed(), at_ns > 20 * kMs);
+    // Before whoever runs the job ends what is left alone.
+    RunFor(490 * kMs - at_ns);
+    EXPECT_TRUE(traffic_[1]->recv()->closed());
+    EXPECT_EQ(traffic_[1]->send()->requests(), 1u);
+    ExpectAllGoOn();
+  }
+
+  uint64_t close_ns_ = kMs;
   Memory memory_;
   Violations violations_;
   runtime::FailoverConfig config_;
@@ -323,6 +344,12 @@ TEST_F(RulesTest, CloseOfTheLastDuringALongOutage_IsToldWithTheNextSession) {
             std::string::npos);
   ExpectAllGoOn();
 }
+
+// Rule 3: what had arrived before the receiver closed is done, though nobody is there to compare
+// records any more.
+TEST_F(RulesTest, ReceiverClosesWhileOurFenceRuns_SendIsDone) { LoseAcknowledgements(5 * kMs); }
+
+TEST_F(RulesTest, ReceiverHasClosedBeforeTheFault_SendIsDone) { LoseAcknowledgements(30 * kMs); }
 
 // A receiving end has not tried what it would go to, and that does not work.
 TEST_F(RulesTest, ForcedAtTheReceiver_OthersDoNotWork_GoesOn) {
