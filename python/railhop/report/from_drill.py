@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from railhop.report.run import Band, Episode, Mark, Run, Track, TrainingStep
+from railhop.report.run import Band, Episode, Mark, ReportError, Run, Track, TrainingStep
 
 # Rates are means over so long: single messages are no news.
 _WINDOW_S = 0.2
@@ -17,7 +17,7 @@ _HOLE_S = 1.0
 def _rates(times: list[float], moved: list[int], seconds: float) -> list[tuple[float, float]]:
     """Bytes/s around each sample from 0 s to the end; NaN where samples are missing."""
     if len(times) != len(moved):
-        raise ValueError(f"{len(times)} times and {len(moved)} counters do not match")
+        raise ReportError(f"{len(times)} times and {len(moved)} counters do not match")
     found = []
     low = 0
     for high, time_s in enumerate(times):

@@ -6,10 +6,11 @@ import json
 import pathlib
 from typing import Any
 
-from railhop.drills.result import FORMAT, KEY
+from railhop.drills.result import FORMAT, KEY, Result
 from railhop.report.from_drill import run_of_drill
 from railhop.report.from_journal import run_of_journal
 from railhop.report.run import ReportError, Run
+from railhop.report.shape import mistake
 
 # What every entry of a journal has.
 _ENTRY = {"serial": int, "time_unix_ns": int, "kind": str}
@@ -38,8 +39,8 @@ def load(file: pathlib.Path) -> Run:
 def _drill(file: pathlib.Path, text: str) -> Run:
     try:
         whole = json.loads(text)
-        version = whole[KEY]
-    except (ValueError, KeyError, TypeError) as error:
+        version = whole.get(KEY) if isinstance(whole, dict) else None
+    except ValueError as error:
         raise ReportError(
             f"{file}: a damaged drill result ({_where(error)}); hold the drill again with --save"
         ) from None
@@ -48,20 +49,23 @@ def _drill(file: pathlib.Path, text: str) -> Run:
             f"{file}: a drill result of format {version}, this version reads {FORMAT}; use the "
             "railhop that wrote it"
         )
-    try:
-        return run_of_drill(whole)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ReportError(
-            f"{file}: a damaged drill result ({_where(error)}); hold the drill again with --save"
-        ) from None
+    told = mistake(whole, Result)
+    if not told:
+        try:
+            return run_of_drill(whole)
+        except KeyError as error:
+            told = f"{error} is missing"
+        except ReportError as error:
+            told = str(error)
+        except (ValueError, TypeError, AttributeError, IndexError, OverflowError, OSError):
+            told = "a value is not as it was written"
+    raise ReportError(f"{file}: a damaged drill result ({told}); hold the drill again with --save")
 
 
 def _where(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno} column {error.colno}: {error.msg}"
-    if isinstance(error, KeyError):
-        return f"{error} is missing"
-    return str(error)
+    return "no text that can be read"
 
 
 def _entries(file: pathlib.Path, text: str) -> list[dict[str, Any]]:

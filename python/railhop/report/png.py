@@ -40,7 +40,7 @@ def run_browser(page: pathlib.Path, *options: str) -> str:
     if program is None:
         raise ReportError(
             "a picture needs Chromium, and there is none; install it ('apt-get install chromium'), "
-            "or open the page in a browser"
+            "name it in RAILHOP_BROWSER, or open the page in a browser"
         )
     # In a folder of a short name: there is a socket in it.
     profile = tempfile.mkdtemp(prefix="railhop-")
@@ -71,10 +71,13 @@ def _run(program: str, page: pathlib.Path, options: Sequence[str], profile: str)
     except subprocess.TimeoutExpired:
         raise ReportError(f"{program} did not finish within {_TIMEOUT_S:g} s") from None
     except OSError as error:
-        raise ReportError(f"{program} cannot be started: {error.strerror}") from None
+        hint = "; RAILHOP_BROWSER names it" if os.environ.get("RAILHOP_BROWSER") else ""
+        raise ReportError(f"{program} cannot be started: {error.strerror}{hint}") from None
     if done.returncode != 0:
         said = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
-        raise ReportError(f"{program} ended with status {done.returncode}: {said}")
+        raise ReportError(
+            f"{program} ended with status {done.returncode}: {said}; RAILHOP_BROWSER names another"
+        )
     return done.stdout + done.stderr
 
 

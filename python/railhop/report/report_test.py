@@ -156,6 +156,12 @@ def test_a_saved_drill_is_loaded(tmp_path: pathlib.Path) -> None:
     assert load(file).title == "nic-down on two-hosts-4nic"
 
 
+def changed(before: str, after: str) -> str:
+    text = samples.drill().dump()
+    assert before in text
+    return text.replace(before, after)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -165,10 +171,16 @@ def test_a_saved_drill_is_loaded(tmp_path: pathlib.Path) -> None:
         (samples.journal() + "[1]\n", ":20: no journal entry: an object is wanted"),
         ('{"serial": 1, "kind": "session"}\n', ":1: no journal entry: 'time_unix_ns' is missing"),
         ('{"railhop_drill": 1, "title": "x"', "damaged drill result (line 1"),
-        ('{"railhop_drill": 1, "title": "x"}', "damaged drill result ('seconds' is missing)"),
+        ('{"railhop_drill": 1, "title": "x"}', "damaged drill result ('fabric' is missing)"),
         ('{"railhop_drill": 9}', "of format 9, this version reads 1"),
         (samples.drill().dump().replace('"times_s": [', '"times_s": [0.1, '), "do not match"),
-        (samples.drill().dump().replace('"seconds": 12.0', '"seconds": "x"'), "damaged"),
+        (changed('"seconds": 12.0', '"seconds": "x"'), "('seconds' is not a number)"),
+        (changed('"gap_ms": 37.3', '"gap_ms": "abc"'), "('verdict.gap_ms' is not a number or null"),
+        (changed('"seen": true', '"seen": 7'), "('verdict.failback.seen' is not true or false"),
+        (changed('"up": {', '"up": {"x/y": 3, '), "('series.up.x/y' is not a list)"),
+        (changed('"about": ', '"above": '), "('about' is missing)"),
+        (changed('"at_s": 3.0', '"at_s": null'), "('happenings[0].at_s' is not a number)"),
+        (changed('"detect_ns": 150000', '"detect_ns": "x"'), "(a value is not as it was written)"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(tmp_path: pathlib.Path, text: str, named: str) -> None:

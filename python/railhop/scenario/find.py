@@ -34,6 +34,12 @@ def _read(file: pathlib.Path) -> Scenario:
     return scenario
 
 
+def _is_path(text: str) -> bool:
+    if text.endswith(_ENDING) and text[0] in "./~":
+        return True  # also with blanks
+    return len(text.split()) == 1 and ("/" in text or text.endswith(_ENDING))
+
+
 def find(text: str) -> Scenario:
     """The scenario that `text` means: words if it has blanks, else a named one, else a file.
 
@@ -48,8 +54,12 @@ def find(text: str) -> Scenario:
     file = pathlib.Path(stripped)
     if file.is_file():
         return _read(file)
-    if " " in stripped or ";" in stripped:
-        return parse(stripped, "words")
+    if _is_path(stripped):
+        what = "is a folder" if file.is_dir() else "no such file"
+        raise ScenarioError(f"{stripped}: {what}; 'railhop drill --list' shows the named scenarios")
+    if len(stripped.split()) > 1 or ";" in stripped:
+        lines = (" ".join(line.split()) for line in stripped.splitlines())
+        return parse(stripped, "words", name="; ".join(line for line in lines if line))
     near = difflib.get_close_matches(stripped, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise ScenarioError(

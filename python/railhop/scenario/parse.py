@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from railhop.scenario.step import COMMANDS, Expectation, Scenario, ScenarioError, Step
+from railhop.scenario.step import COMMANDS, SETTINGS, Expectation, Scenario, ScenarioError, Step
 
 # What `at` is without the word: traffic has a steady course by then.
 AT_S_DEFAULT = 3.0
@@ -31,7 +31,6 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|min|h)")
 _TARGET = re.compile(r"(?:(?P<host>[\w.-]+)/)?(?P<device>[\w.-]+(?::[\w.-]+)?)")
 _EXPECTED = ("failback", "no-failback", "death")
-_SETTINGS = ("about", "lasts", "gap", "expect")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _fault(statement: _Statement, at_s: float) -> list[Step]:
         raise statement.error(
             statement.words[0],
             f"'{statement.words[0].text}' is followed by nothing; write what becomes of it, such "
-            f"as '{statement.words[0].text} down at 3s for 5s' (settings: {', '.join(_SETTINGS)}; "
+            f"as '{statement.words[0].text} down at 3s for 5s' (settings: {', '.join(SETTINGS)}; "
             f"commands: {', '.join(COMMANDS)})",
         )
     for_s = statement.peek("for")
@@ -198,7 +197,7 @@ def parse(text: str, source: str = "words", *, name: str = "") -> Scenario:
     """
     draft = _Draft()
     for statement in _statements(text, source):
-        if statement.words[0].text in _SETTINGS:
+        if statement.words[0].text in SETTINGS:
             _setting(statement, draft)
             continue
         first = statement.words[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from railhop.scenario.step import Scenario, ScenarioError, Step
+from railhop.scenario.step import COMMANDS, SETTINGS, Scenario, ScenarioError, Step
 
 _NIC = re.compile(r"nic(\d+)(:\d+)?")
 _HOST = re.compile(r"host(\d+)")
@@ -35,9 +36,12 @@ def _device(step: Step, host: str, devices: Sequence[str]) -> str:
         return devices[int(found[1])] + (found[2] or "")
     if step.target.split(":")[0] in devices:
         return step.target
+    # What is no statement is taken for a device's fault.
+    near = difflib.get_close_matches(step.target, SETTINGS + COMMANDS, n=1, cutoff=0.75)
+    hint = f"; did you mean the statement '{near[0]}'?" if near and step.verb == "fault" else ""
     raise ScenarioError(
-        f"{step.source}: no device '{step.target}' on {host} (devices: {', '.join(devices)}; "
-        f"or nic0 to nic{len(devices) - 1})"
+        f"{step.source}: no device '{step.target}' on {host}{hint} (devices: "
+        f"{', '.join(devices)}; or nic0 to nic{len(devices) - 1})"
     )
 
 

@@ -103,12 +103,19 @@ def test_find_takes_names_files_and_words(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "ours.scenario"
     file.write_text("nic0 down\n", encoding="utf-8")
     assert find(str(file)).name == "ours"
-    assert find("nic0 down at 1s").name == "words"
+    assert find("nic0 down at 1s").name == "nic0 down at 1s"
+    assert find("nic0  down\n\nlasts 9s").name == "nic0 down; lasts 9s"
 
 
 def test_find_names_what_there_is(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ScenarioError, match="no scenario 'nic-dwn'; did you mean 'nic-down'"):
         find("nic-dwn")
+    for text in (f"{tmp_path}/none", f"{tmp_path}/no file.scenario", "none.scenario"):
+        with pytest.raises(ScenarioError) as caught:
+            find(text)
+        assert str(caught.value).startswith(f"{text}: no such file; ")
+    with pytest.raises(ScenarioError, match=f"{tmp_path}: is a folder"):
+        find(str(tmp_path))
     with pytest.raises(ScenarioError, match="an empty scenario"):
         find(" ")
     file = tmp_path / "bad.scenario"
@@ -133,7 +140,10 @@ def test_placed_knows_nics_by_number_and_hosts_by_part() -> None:
     ("text", "named"),
     [
         ("nic2 down", "no device 'nic2' on alpha (devices: mlx5_0, mlx5_1"),
-        ("soft0 down", "no device 'soft0' on alpha"),
+        ("soft0 down", "no device 'soft0' on alpha (devices: mlx5_0"),
+        ("last 5s", "no device 'last' on alpha; did you mean the statement 'lasts'? (devices"),
+        ("expects failback", "did you mean the statement 'expect'?"),
+        ("failovr mlx5_0", "did you mean the statement 'failover'?"),
         ("gamma/nic0 down", "no host 'gamma' (hosts: alpha, beta)"),
         ("host2/nic0 down", "no host 'host2'"),
     ],

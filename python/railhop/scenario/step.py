@@ -7,6 +7,8 @@ from typing import Any, Optional
 
 # Commands are Railhop's own; every other first word begins a fault of the fabric.
 COMMANDS = ("failover", "failback", "hold", "release")
+# Statements about the scenario itself.
+SETTINGS = ("about", "lasts", "gap", "expect")
 
 
 class ScenarioError(ValueError):
@@ -73,7 +75,7 @@ class Scenario:
     """Steps in order of time.
 
     Attributes:
-      name: of the file, or "words".
+      name: of the file, or the words themselves.
       about: one sentence.
       steps: in order of time.
       lasts_s: how long a built-in workload runs.
