@@ -16,7 +16,8 @@ _BACK_SHARE = 0.25
 # Traffic is steady so long after its begin or its return, and the last moments of a run are not.
 _SETTLE_S = 0.5
 _LAST_S = 0.1
-# A step is late beyond both: so long, and this share of its offset.
+# A step is late beyond both, and beyond the gap that a scenario allows: so long, and this share of
+# its offset.
 _LATE_S = 2.0
 _LATE_SHARE = 0.25
 
@@ -184,11 +185,11 @@ def _problems(seen: Seen, expect: Expectation, verdict: Verdict) -> list[str]:
     return problems
 
 
-def _lateness(seen: Seen) -> tuple[list[str], list[str]]:
+def _lateness(seen: Seen, expect: Expectation) -> tuple[list[str], list[str]]:
     """What of the plan was late or never; and what a workload's end has left out."""
     late, notes = [], []
     for one in seen.plan:
-        bound_s = max(_LATE_S, _LATE_SHARE * one.at_s)
+        bound_s = max(_LATE_S, _LATE_SHARE * one.at_s, expect.gap_ms_max / 1e3)
         if one.acted_s is not None:
             if one.acted_s - one.at_s > bound_s:
                 late.append(f"step '{one.text}' was {one.acted_s - one.at_s:.0f} s late")
@@ -211,7 +212,7 @@ def _hole(seen: Seen, expect: Expectation) -> list[str]:
 
 def _doubt(seen: Seen, expect: Expectation, verdict: Verdict) -> None:
     """Says what speaks against the drill itself, which makes it unusable."""
-    late, notes = _lateness(seen)
+    late, notes = _lateness(seen, expect)
     verdict.notes += notes
     # A workload that tells its gaps and has passed needs no samples for it.
     if verdict.problems or verdict.gap_from == "bytes":

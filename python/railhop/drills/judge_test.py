@@ -155,6 +155,12 @@ def test_a_step_that_was_late_makes_a_drill_unusable(
         ]
 
 
+def test_a_scenario_that_allows_long_gaps_allows_late_steps() -> None:
+    one = dataclasses.replace(seen(), plan=[Planned("release a", 4.0, 40.0)])
+    assert judge(one, dataclasses.replace(EXPECT, gap_ms_max=60_000.0)).usable
+    assert not judge(one, dataclasses.replace(EXPECT, gap_ms_max=0.0)).usable
+
+
 def test_a_step_that_never_happened_makes_a_drill_unusable() -> None:
     verdict = judge(dataclasses.replace(seen(), plan=[Planned("nic1 down", 3.0, None)]), EXPECT)
     assert not verdict.usable

@@ -166,9 +166,9 @@ def test_no_browser_is_one_sentence(
     with pytest.raises(ReportError, match="a picture needs Chromium, and there is none; install"):
         write_png("<html></html>", tmp_path / "x.png")
     monkeypatch.setenv("RAILHOP_BROWSER", "/bin/false")
-    with pytest.raises(ReportError, match="/bin/false ended with status 1.*RAILHOP_BROWSER"):
+    with pytest.raises(ReportError, match=r"/bin/false ended with status 1.*RAILHOP_BROWSER"):
         write_png("<html></html>", tmp_path / "x.png")
     monkeypatch.setenv("RAILHOP_BROWSER", "/no/browser")
-    with pytest.raises(ReportError, match="/no/browser cannot be started: .*; RAILHOP_BROWSER"):
+    with pytest.raises(ReportError, match=r"/no/browser cannot be started: .*; RAILHOP_BROWSER"):
         write_png("<html></html>", tmp_path / "x.png")
     assert not (tmp_path / "x.png").exists()

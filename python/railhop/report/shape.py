@@ -42,8 +42,9 @@ def mistake(value: Any, hint: Any, where: str = "") -> str:
         inside = [(f"{where}[{index}]", one) for index, one in enumerate(value)]
     elif kind is dict:
         inside = [(f"{where}.{name}", one) for name, one in value.items()]
-    told = (mistake(one, parts[-1], name) for name, one in inside) if parts else iter(())
-    return next(filter(None, told), "")
+    if not parts:
+        return ""
+    return next(filter(None, (mistake(one, parts[-1], name) for name, one in inside)), "")
 
 
 def _fields(value: Any, hint: Any, where: str) -> str:
