@@ -94,7 +94,7 @@ absl::Status PrepareDirectory(const std::string& directory, bool* made) {
   if (lstat(directory.c_str(), &about) != 0) return Unusable(directory, strerror(errno));
   if (!S_ISDIR(about.st_mode)) return Unusable(directory, "is no directory");
   if (about.st_uid != geteuid() && about.st_uid != 0) {
-    return Unusable(directory, absl::StrCat("belongs to user ", about.st_uid));
+    return Unusable(directory, absl::StrCat("belongs to another user (", about.st_uid, ")"));
   }
   if ((about.st_mode & 022) != 0) return Unusable(directory, "others may write there");
   return absl::OkStatus();

@@ -126,6 +126,12 @@ TEST_F(AdminServiceTest, Directory_NotOursAlone_Refused) {
   const std::string link = folder_ + "/link";
   ASSERT_EQ(symlink("/", link.c_str()), 0);
   EXPECT_EQ(Refusal(link), link + ": is no directory");
+  // Only root can give a folder away.
+  const std::string given = folder_ + "/given";
+  ASSERT_EQ(mkdir(given.c_str(), 0700), 0);
+  if (chown(given.c_str(), 12345, 12345) == 0) {
+    EXPECT_EQ(Refusal(given), given + ": belongs to another user (12345)");
+  }
   // The next in line is taken.
   absl::StatusOr<std::unique_ptr<AdminService>> started =
       AdminService::Start(&AdminDesk::OfThisProcess(), {open, directory_});
@@ -134,6 +140,7 @@ TEST_F(AdminServiceTest, Directory_NotOursAlone_Refused) {
   started->reset();
   unlink(link.c_str());
   rmdir(open.c_str());
+  rmdir(given.c_str());
 }
 
 TEST_F(AdminServiceTest, ManyClientsAtOnce_AllAreAnswered) {
