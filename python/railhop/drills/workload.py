@@ -108,6 +108,10 @@ def _proc(pid: str, name: str) -> bytes:
         return b""
 
 
+def _runs(pid: int) -> bool:
+    return _proc(str(pid), "stat").rpartition(b") ")[2][:1] not in (b"", b"Z", b"X")
+
+
 def _family(root: int, mark: str) -> set[int]:
     """A process's descendants and all that have the mark; not it itself, none that has ended."""
     children: dict[int, list[int]] = {}
@@ -219,15 +223,17 @@ class Group:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        while True:
-            for pid in family:
+        family |= _family(self.process.pid, self._mark)
+        # One that is killed takes a moment to its end.
+        told: set[int] = set()
+        while family:
+            for pid in family - told:
                 self._stop(pid)
+            told |= family
             if time.monotonic() > deadline:
                 return
-            family = _family(self.process.pid, self._mark)
-            if not family:
-                return
             time.sleep(0.005)
+            family = _family(self.process.pid, self._mark) | {one for one in told if _runs(one)}
 
     def _stop(self, pid: int) -> None:
         if pid == self.process.pid and self.process.poll() is not None:
