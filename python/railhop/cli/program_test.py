@@ -8,7 +8,9 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -183,6 +185,13 @@ def test_a_reader_that_has_enough_hears_no_complaint() -> None:
     program.stderr.close()
 
 
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """For sockets, whose paths are short."""
+    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
+        yield folder
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [
@@ -192,11 +201,14 @@ def test_a_reader_that_has_enough_hears_no_complaint() -> None:
         (signal.SIGKILL, -signal.SIGKILL),
     ],
 )
-def test_an_interrupted_drill_leaves_nothing(number: signal.Signals, status: int) -> None:
+def test_an_interrupted_drill_leaves_nothing(
+    number: signal.Signals, status: int, short_folder: str
+) -> None:
     program = subprocess.Popen(
         [*PROGRAM, "drill", "--fabric", "two-hosts-4nic", "--scenario", "no-fault", "--json",
          "--", "sh", "-c", "echo $$ >&2; exec sleep 1000"],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(TMPDIR=short_folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
     )  # fmt: skip
     assert program.stderr is not None
     pid = int(program.stderr.readline())
@@ -208,5 +220,7 @@ def test_an_interrupted_drill_leaves_nothing(number: signal.Signals, status: int
         time.sleep(0.05)
     assert program.stdout is not None
     assert program.stdout.read() == ""
+    # A program that is killed cannot take its folder away.
+    assert number == signal.SIGKILL or os.listdir(short_folder) == []
     program.stdout.close()
     program.stderr.close()

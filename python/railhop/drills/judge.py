@@ -200,12 +200,18 @@ def _lateness(seen: Seen, expect: Expectation) -> tuple[list[str], list[str]]:
     return late, notes
 
 
-def _hole(seen: Seen, expect: Expectation) -> list[str]:
-    """The longest time without a sample, if it is longer than a gap may be."""
+def _hole(seen: Seen, expect: Expectation, verdict: Verdict) -> list[str]:
+    """The longest time without a sample, if it is longer than a gap may be.
+
+    Or so long that a port may have been left and gone back to in it, unseen.
+    """
     times = [one for one in seen.series.times_s if one <= seen.seconds]
     holes = [(b - a, a) for a, b in zip(times, times[1:]) if b > 0]
     longest_s, from_s = max(holes, default=(0.0, 0.0))
-    if not expect.gap_ms_max or longest_s * 1e3 <= expect.gap_ms_max:
+    bounds = [expect.gap_ms_max / 1e3] if expect.gap_ms_max else []
+    if expect.fails_back and verdict.failback.seen is None:
+        bounds += [(one.end_s - one.at_s) / 2 for one in seen.happenings if one.end_s]
+    if not bounds or longest_s <= min(bounds):
         return []
     return [f"the counters could not be read for {longest_s:.1f} s from {from_s:.1f} s on"]
 
@@ -216,7 +222,7 @@ def _doubt(seen: Seen, expect: Expectation, verdict: Verdict) -> None:
     verdict.notes += notes
     # A workload that tells its gaps and has passed needs no samples for it.
     if verdict.problems or verdict.gap_from == "bytes":
-        late += _hole(seen, expect)
+        late += _hole(seen, expect, verdict)
     if late and not seen.wrong_bytes:
         verdict.usable = False
         verdict.problems = [

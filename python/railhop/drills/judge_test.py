@@ -198,6 +198,21 @@ def test_a_hole_in_the_samples_makes_a_bad_verdict_unusable() -> None:
     assert not judge(dataclasses.replace(one, gaps=None), EXPECT).usable
 
 
+def test_an_outage_that_no_sample_saw_makes_the_drill_unusable() -> None:
+    one = seen(back_s=7.0)
+    kept = [i for i, time_s in enumerate(one.series.times_s) if not 3.0 < time_s < 7.2]
+    one.series.times_s = [one.series.times_s[i] for i in kept]
+    one.received = [one.received[i] for i in kept]
+    for moved in one.series.moved_bytes.values():
+        # As if it had caught up at once.
+        moved[:] = [int(100e6 * time_s) for time_s in one.series.times_s]
+    long_gaps = dataclasses.replace(EXPECT, gap_ms_max=60_000.0)
+    verdict = judge(one, long_gaps)
+    assert verdict.failback.seen is None
+    assert not verdict.usable
+    assert "4.2 s from 3.0 s on" in verdict.problems[0]
+
+
 def test_wrong_bytes_are_never_the_machines_fault() -> None:
     plan = [Planned("release a", 3.0, 40.0)]
     verdict = judge(dataclasses.replace(seen(), plan=plan, wrong_bytes=8), EXPECT)

@@ -72,7 +72,7 @@ def test_episodes_and_events_of_both_ends_are_kept() -> None:
 
 
 def test_an_operator_drains_and_gives_back() -> None:
-    words = f"{SLACK}; lasts 8s; expect failback; failover nic0 drain at 2s for 2s"
+    words = f"{SLACK}; lasts 12s; expect failback; failover nic0 drain at 2s for 6s"
     result = drills.rehearse(
         "two-hosts-4nic", scenario.find(words), drills.Streams(environment=FAST), nic_rate=RATE
     )
