@@ -145,6 +145,7 @@ class PluginWorld final : public VerbsActors, public HangListener {
 
   // For how long the calls since the last question hold their caller up.
   uint64_t TakeHeldUp();
+  bool IsHeldUp() const { return held_up_ns_ != 0; }
   void AddHeldUp(uint64_t ns) { held_up_ns_ += ns; }
   Caller caller() const { return caller_; }
 
