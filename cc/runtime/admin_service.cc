@@ -261,20 +261,20 @@ void AdminService::Run() {
   }
 }
 
-// One place at least: of those that have begun a question and not ended it, else those that are
-// idle; the oldest. Those that wait for events keep theirs, and so does who was answered or has
-// come just now and is likely to ask: were they thrown out, they would come again and throw out
-// others.
+// One place at least: of those that have begun a question and not ended it, else those that have
+// never asked, else those that are idle; the oldest. Those that wait for events keep theirs, and so
+// does who was answered just now and is likely to ask again: were they thrown out, they would come
+// again and throw out others.
 bool AdminService::MakeRoom(int64_t now) {
   if (clients_.size() < static_cast<size_t>(kClientsMax)) return true;
   size_t victim = clients_.size();
-  std::pair<bool, int64_t> best;
+  std::pair<int, int64_t> best;
   for (size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
     if (!client.out.empty() || client.wait_until != 0 || HasRequest(client)) continue;
-    const bool idle = client.in.empty();
-    if (idle && now - client.active_at < kNsPerSecond) continue;
-    const std::pair<bool, int64_t> order(idle, client.active_at);
+    const int rank = !client.in.empty() ? 0 : client.asked ? 2 : 1;
+    if (rank == 2 && now - client.active_at < kNsPerSecond) continue;
+    const std::pair<int, int64_t> order(rank, client.active_at);
     if (victim == clients_.size() || order < best) {
       victim = i;
       best = order;
@@ -351,6 +351,7 @@ bool AdminService::HasRequest(const Client& client) {
 }
 
 bool AdminService::TakeRequest(Client* client, int64_t now) {
+  client->asked = true;
   const size_t length = admin::LengthAt(client->in);
   if (length > admin::kRequestBytesMax) {
     Reply(client, admin::Failure{.code = admin::ErrorCode::kInvalid,

@@ -50,6 +50,7 @@ class AdminService {
     size_t sent = 0;
     bool allowed = false;
     bool closing = false;  // once `out` is sent
+    bool asked = false;    // a whole request has come
     int64_t active_at = 0;
     // An events request that waits; wait_until 0 = none.
     admin::GetEvents waits_for;
