@@ -343,9 +343,14 @@ class PluginRun {
     // A fault with a trigger may never have come.
     const auto time = static_cast<uint64_t>(e.time_ns);
     bool down = false, removed = false;
+    // An end that hears of it from the other one, over a channel with faults of its own, cannot
+    // tell it from what was long before.
+    const bool hearsay = e.cause == engine::Cause::kPeer && !plan_.channel.empty();
+    const auto late = static_cast<uint64_t>(4 * plan_.failover.health.stall);
     for (const Port* port : world_.world().ports()) {
       if (port->nic->Name() != nic) continue;
-      down = port->first_down_ns != 0 && port->first_down_ns <= time;
+      down = port->first_down_ns != 0 && port->first_down_ns <= time &&
+             !(hearsay && port->first_down_ns + late < time);
       removed = port->nic->removed();
     }
     if (is("down") && down && has_event && e.blame != Blame::kLocalPort) {
