@@ -147,7 +147,7 @@ class Link:
         """The RDMA port's state: "ACTIVE" or "DOWN". Quicker than `state()`."""
         return self._guest.read(f"/sys/class/infiniband/{self.device}/ports/1/state").split()[1]
 
-    def wait_port(self, state: str, timeout_s: float = 60) -> None:
+    def wait_port(self, state: str, timeout_s: float = 300) -> None:
         """Waits until the RDMA port is in this state; raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while self.port_state() != state:
@@ -177,7 +177,7 @@ class GuestProcess:
         """The exit status, or None while it runs. 128 + n stands for signal n."""
         return self._channel.exit_status(self._start, 0)
 
-    def wait(self, timeout_s: float = 60) -> int:
+    def wait(self, timeout_s: float = 300) -> int:
         """Waits for the program and returns its exit status.
 
         Raises TimeoutError with the end of the program's output; the program goes on.
@@ -189,7 +189,7 @@ class GuestProcess:
             )
         return status
 
-    def wait_output(self, pattern: str, timeout_s: float = 60) -> re.Match[str]:
+    def wait_output(self, pattern: str, timeout_s: float = 300) -> re.Match[str]:
         """Waits until the output matches a regular expression (re.MULTILINE).
 
         Raises TimeoutError, also if the program ends without such output.
@@ -328,7 +328,7 @@ class Guest:
         said = command if isinstance(command, str) else " ".join(command)
         return GuestProcess(self._channel, answer["id"], said, out, err)
 
-    def run(self, command: Command, timeout_s: float = 60, **start: Any) -> Completed:
+    def run(self, command: Command, timeout_s: float = 300, **start: Any) -> Completed:
         """Starts a program and waits for it; on a timeout ends it and raises TimeoutError."""
         process = self.start(command, **start)
         try:
