@@ -138,21 +138,27 @@ TEST(ThreadExecutor, JobHangs_OthersGoOnAndWaitsHaveABound) {
   EXPECT_FALSE(*unwanted);
 }
 
+// So many jobs on device 1 that hang until they are released.
+void RunHanging(ThreadExecutor* executor, int count, absl::Notification* release,
+                std::atomic<int>* begun) {
+  for (int i = 0; i < count; ++i) {
+    executor->Run(
+        1,
+        [release, begun] {
+          ++*begun;
+          release->WaitForNotification();
+        },
+        nullptr);
+  }
+}
+
 // Calls of many connections on one dying device hang side by side.
 TEST(ThreadExecutor, JobHangs_ThoseBehindItGoOn) {
   absl::Notification release;
   std::atomic<int> begun = 0;
   ThreadExecutor executor([] {});
   constexpr int kHung = 5;
-  for (int i = 0; i < kHung; ++i) {
-    executor.Run(
-        1,
-        [&] {
-          ++begun;
-          release.WaitForNotification();
-        },
-        nullptr);
-  }
+  RunHanging(&executor, kHung, &release, &begun);
   bool ran = false;
   EXPECT_TRUE(executor.RunAndWait({{1, [&] { ran = true; }}}, kMinuteNs));
   EXPECT_TRUE(ran);
@@ -171,15 +177,7 @@ TEST(ThreadExecutor, HangOver_ThreadsThatWereMoreAreJoined) {
   std::atomic<int> begun = 0;
   ThreadExecutor executor([] {});
   constexpr int kHung = 20;
-  for (int i = 0; i < kHung; ++i) {
-    executor.Run(
-        1,
-        [&] {
-          ++begun;
-          release.WaitForNotification();
-        },
-        nullptr);
-  }
+  RunHanging(&executor, kHung, &release, &begun);
   while (begun < kHung) {
     executor.TakeDone();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import railhop
 from railhop.testing.fabric import Fabric
+from railhop.testing.surroundings import apart
 
-from integration.admin.folder import admin_folder
 from tools.dev import python_reference
 
 # Short, so that no example waits long for a port to be taken back.
@@ -35,7 +35,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What alpha printed."""
     folder = tmp_path_factory.mktemp("job")
     topology = str(railhop.paths.topologies_dir() / "two-hosts-4nic.topology")
-    with admin_folder() as admin, Fabric(topology) as fabric:
+    with apart() as admin, Fabric(topology) as fabric:
 
         def start(host: str) -> subprocess.Popen[str]:
             variables = {

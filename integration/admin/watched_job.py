@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 import railhop
+from railhop.testing.surroundings import apart
 
-from integration.admin.folder import admin_folder
 from integration.failover.job import Job
 
 
@@ -56,7 +56,7 @@ class Watched:
 def watched(*options: str, env: Optional[dict[str, str]] = None, **more: Any) -> Iterator[Watched]:
     """Starts it; ended with the block, if that has not ended it."""
     name = f"job-{os.getpid()}"
-    with admin_folder() as folder:
+    with apart() as folder:
         variables = {"RAILHOP_ADMIN_DIR": folder, "RAILHOP_JOB_ID": name, **(env or {})}
         with Job(*options, env=variables, **more) as job:
             job.wait_traffic()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+from railhop.testing.surroundings import apart
 
 pytest_plugins = ["pytester"]
 
@@ -15,10 +14,8 @@ _ARGS = ("-p", "railhop.pytest_plugin", "-p", "no:cacheprovider", "-rs")
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("PYTHONPATH", ":".join(os.path.abspath(one) for one in sys.path))
-    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-        monkeypatch.setenv("RAILHOP_ADMIN_DIR", folder)
+def _surroundings() -> Iterator[None]:
+    with apart():
         yield
 
 

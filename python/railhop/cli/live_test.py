@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,21 +14,17 @@ from typing import Any
 import pytest
 
 import railhop
+from railhop.cli.program import PATIENCE_S, PROGRAM, run
 from railhop.drills.job import Job
 from railhop.drills.streams import Streams
 from railhop.drills.world import World
-
-PROGRAM = [sys.executable, "-m", "railhop.cli.main"]
-PATIENCE_S = 120.0
+from railhop.testing.surroundings import apart
 
 
 @pytest.fixture(autouse=True)
 def _sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("PYTHONPATH", ":".join(os.path.abspath(one) for one in sys.path))
     monkeypatch.setenv("RAILHOP_HOLD_DOWN", "300ms")
-    # Short, for a socket's path; and no other job of this machine is seen.
-    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-        monkeypatch.setenv("RAILHOP_ADMIN_DIR", folder)
+    with apart():
         yield
 
 
@@ -38,20 +32,6 @@ def _sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def job() -> Iterator[Job]:
     with World("two-hosts-4nic") as world, Job(world, Streams()) as running:
         yield running
-
-
-def run(*words: str, status: int = 0) -> str:
-    done = subprocess.run(
-        [*PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == status, done.stdout + done.stderr
-    if status == 2:
-        assert done.stdout == ""
-        assert done.stderr.count("\n") == 1, done.stderr
-        return done.stderr
-    assert done.stderr == ""
-    return done.stdout
 
 
 def pids(job: Job) -> dict[str, str]:

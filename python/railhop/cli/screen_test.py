@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from railhop.cli.program import PROGRAM
 from railhop.cli.terminal import PATIENCE_S, Terminal
 from railhop.drills.job import Job
 from railhop.drills.streams import Streams
 from railhop.drills.world import World
+from railhop.testing.surroundings import apart
 
-STATUS = [sys.executable, "-m", "railhop.cli.main", "status", "--interval", "0.2"]
+STATUS = [*PROGRAM, "status", "--interval", "0.2"]
 PORTS = [f"mlx5_{index}:1" for index in range(4)]
 
 
 @pytest.fixture(autouse=True)
-def _sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("PYTHONPATH", ":".join(os.path.abspath(one) for one in sys.path))
-    # Short, for a socket's path; and no other job of this machine is seen.
-    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-        monkeypatch.setenv("RAILHOP_ADMIN_DIR", folder)
+def _sockets() -> Iterator[None]:
+    with apart():
         yield
 
 

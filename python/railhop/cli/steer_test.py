@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
+from railhop.cli.program import run
 from railhop.drills.job import Job
 from railhop.drills.streams import Streams
 from railhop.drills.world import World
-
-PROGRAM = [sys.executable, "-m", "railhop.cli.main"]
-PATIENCE_S = 120.0
+from railhop.testing.surroundings import apart
 
 
 @pytest.fixture(scope="module")
 def pid() -> Iterator[str]:
     """Of a process of a job."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", ":".join(os.path.abspath(one) for one in sys.path))
-        # Short, for a socket's path; and no other job of this machine is seen.
-        with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-            patch.setenv("RAILHOP_ADMIN_DIR", folder)
-            with World("two-hosts-4nic") as world, Job(world, Streams()) as job:
-                yield str(job.processes("alpha")[0].info().pid)
-
-
-def run(*words: str, status: int = 0) -> str:
-    """Standard output, or of a bad input the line that says so."""
-    done = subprocess.run(
-        [*PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == status, done.stdout + done.stderr
-    if status == 0:
-        assert done.stderr == ""
-        return done.stdout
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
+    with apart(), World("two-hosts-4nic") as world, Job(world, Streams()) as job:
+        yield str(job.processes("alpha")[0].info().pid)
 
 
 def test_release_of_what_nobody_holds_says_so(pid: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import socket
-import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from railhop import drills, paths, scenario
 from railhop.drills.errors import DrillError
 from railhop.drills.node import NodeWorld
 from railhop.drills.world import World
+from railhop.testing.surroundings import apart
 
 # As in rehearsal_test.py.
 SLACK = "gap 60s"
@@ -26,10 +26,8 @@ FAST = {
 
 
 @pytest.fixture(autouse=True)
-def _sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # A socket's path is short, whatever the test's folders are.
-    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-        monkeypatch.setenv("RAILHOP_ADMIN_DIR", folder)
+def _sockets() -> Iterator[None]:
+    with apart():
         yield
 
 

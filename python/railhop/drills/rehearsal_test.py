@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from railhop import drills, paths, scenario
 from railhop.drills.collectives import KINDS, Collectives
 from railhop.drills.errors import DrillError
 from railhop.scenario import ScenarioError
+from railhop.testing.surroundings import apart
 
 # Far beyond what is needed on an idle machine; tests run on busy ones.
 SLACK = "gap 60s"
@@ -84,10 +84,8 @@ note(wrong_bytes=0)
 
 
 @pytest.fixture(autouse=True)
-def _sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # A socket's path is short, whatever the test's folders are.
-    with tempfile.TemporaryDirectory(prefix="railhop-", dir="/tmp") as folder:
-        monkeypatch.setenv("RAILHOP_ADMIN_DIR", folder)
+def _sockets() -> Iterator[None]:
+    with apart():
         yield
 
 
