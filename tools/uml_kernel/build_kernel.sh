@@ -63,6 +63,10 @@ kernel_make=(nice -n 10 make -s -C "$source" "O=$objects" "-j$jobs")
 while read -r line; do
   case $line in
     CONFIG_*=*) grep -qxF "$line" "$objects/.config" || fail "kernel.config: no effect: $line" ;;
+    '# CONFIG_'*' is not set')
+      name=${line#\# } name=${name% is not set}
+      ! grep -q "^$name=" "$objects/.config" || fail "kernel.config: no effect: $line"
+      ;;
   esac
 done <"$recipe/kernel.config"
 
