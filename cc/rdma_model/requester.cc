@@ -343,8 +343,7 @@ void Requester::GoBackTo(uint32_t psn) {
 }
 
 void Requester::Retry(uint32_t psn, uint64_t now_ns) {
-  const bool forever = config_.seven_is_forever && config_.retry_cnt == 7;
-  if (!forever && retries_ >= config_.retry_cnt) return Fail(WcStatus::kRetryExcErr);
+  if (!NeverGivesUp() && retries_ >= config_.retry_cnt) return Fail(WcStatus::kRetryExcErr);
   ++retries_;
   GoBackTo(psn);
   ArmTimer(now_ns);

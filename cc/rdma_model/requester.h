@@ -87,6 +87,8 @@ class Requester {
   void Allocate(uint32_t depth, uint32_t max_inline);
   void Configure(const RequesterConfig& config) { config_ = config; }
   const RequesterConfig& config() const { return config_; }
+  // Retries without end what is not acknowledged.
+  bool NeverGivesUp() const { return config_.seven_is_forever && config_.retry_cnt == 7; }
   // Back to an empty queue without completions (RESET); next packet number `psn`.
   void Reset();
   void SetNextPsn(uint32_t psn);

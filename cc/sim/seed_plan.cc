@@ -339,6 +339,7 @@ void TellSides(SeedPlan* plan) {
                           command.spec.value == rdma::kQuirkRetry7Forever);
   }
   // What never gives up has to be let through in the end.
+  plan->retries_forever = forever;
   if (forever && plan->heal_ns == 0) plan->heal_ns = 50 * kMs;
   for (ConversationPlan& c : plan->conversations) {
     bool may_fail = c.endpoint.cq_entries < 64 || (!plan->faults.empty() && !plan->mild) ||

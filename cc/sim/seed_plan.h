@@ -28,6 +28,9 @@ struct SeedPlan {
   std::vector<PlannedFault> faults;
   bool mild = false;     // faults that nobody may notice
   uint64_t heal_ns = 0;  // all faults end and all ports are up, since the start; 0: never
+  // A NIC that retries without end (quirk retry7_forever) is among the faults; then there is a
+  // heal.
+  bool retries_forever = false;
 };
 
 SeedPlan DrawPlan(uint64_t seed);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cc/sim/conversation.h"
+#include "cc/sim/event_loop.h"
 #include "cc/sim/world.h"
 
 namespace railhop::sim {
@@ -10,6 +11,10 @@ namespace {
 
 // More events than any plan needs: a run that gets here goes in circles.
 constexpr uint64_t kEventsMax = 20'000'000;
+
+// How long after the heal a program waits for a NIC that retries without end: its peer's queue pair
+// may be dead, or have another address.
+constexpr uint64_t kPatienceNs = 20'000'000'000;
 
 // Sets the plan's faults when their time comes.
 class FaultPlayer final : public Actor {
@@ -56,14 +61,21 @@ SeedResult SeedRunner::Run(const SeedPlan& plan, bool keep_record) {
     conversations.push_back(std::make_unique<Conversation>(&world, &memory_, c, &violations));
     (void)conversations.back()->Start();
   }
-  while (world.loop().events() < kEventsMax && world.loop().Step()) {
+  EventLoop& loop = world.loop();
+  const uint64_t until = plan.retries_forever ? kStartNs + plan.heal_ns + kPatienceNs : kNeverNs;
+  while (loop.events() < kEventsMax && loop.next_ns() <= until && loop.Step()) {
   }
-  if (world.loop().next_ns() != kNeverNs) violations.Add("goes in circles: events without end");
+  if (loop.next_ns() <= until && loop.next_ns() != kNeverNs) {
+    violations.Add("goes in circles: events without end");
+  }
 
   SeedResult result;
   for (const auto& c : conversations) c->CheckForHang();
   for (const auto& c : conversations) c->Finish();
-  while (world.loop().events() < 2 * kEventsMax && world.loop().Step()) {
+  while (loop.events() < 2 * kEventsMax && loop.Step()) {
+  }
+  if (loop.next_ns() != kNeverNs && violations.count() == 0) {
+    violations.Add("goes in circles after all queue pairs have ended");
   }
   for (const auto& c : conversations) {
     result.transfers += c->completed();
@@ -76,8 +88,8 @@ SeedResult SeedRunner::Run(const SeedPlan& plan, bool keep_record) {
   result.seed = plan.seed;
   result.faults = plan.faults.size();
   result.conversations = conversations.size();
-  result.events = world.loop().events();
-  result.virtual_ns = world.loop().now_ns() - kStartNs;
+  result.events = loop.events();
+  result.virtual_ns = loop.now_ns() - kStartNs;
   result.record_hash = world.recorder().hash();
   result.violations = violations.count();
   result.texts = violations.texts();
