@@ -36,6 +36,9 @@ constexpr int kBacklog = 64;
 // question that it has begun; so is one that has asked nothing.
 constexpr int64_t kStuckNs = 10 * kNsPerSecond;
 constexpr int64_t kIdleNs = 600 * kNsPerSecond;
+// For those that follow to hear the last events.
+constexpr int64_t kLastEventsNs = kNsPerSecond / 5;
+constexpr int kLastEventsPollMs = 10;
 // While no more clients are let in: the next look.
 constexpr int kFullPauseMs = 100;
 constexpr int kBindTries = 3;
@@ -232,11 +235,7 @@ void AdminService::Run() {
   while (!stopping_) {
     fds.assign({{.fd = wake_, .events = POLLIN, .revents = 0},
                 {.fd = listener_, .events = static_cast<short>(POLLIN), .revents = 0}});
-    for (const Client& client : clients_) {
-      // Who has not taken its answer is not listened to, nor who has asked more already.
-      const short events = !client.out.empty() ? POLLOUT : HasRequest(client) ? 0 : POLLIN;
-      fds.push_back({.fd = client.fd, .events = events, .revents = 0});
-    }
+    for (const Client& client : clients_) fds.push_back(PollOf(client));
     poll(fds.data(), fds.size(), NextTimeoutMs(NowNs()));
     uint64_t count;
     [[maybe_unused]] const ssize_t taken = read(wake_, &count, sizeof(count));
@@ -244,21 +243,51 @@ void AdminService::Run() {
     const size_t polled = fds.size() - 2;
     for (size_t i = polled; i-- > 0;) {
       Client& client = clients_[i];
-      const short ready = fds[i + 2].revents;
-      bool lives = true;
-      if (ready != 0) lives = client.out.empty() ? Read(&client, now) : Write(&client, now);
-      // One for each in turn.
-      if (lives && HasRequest(client)) lives = TakeRequest(&client, now);
-      if (lives && client.wait_until != 0) {
-        TakeEvents(&client, now >= client.wait_until, now);
-        lives = client.out.empty() || Write(&client, now);
-      }
+      bool lives = Serve(&client, fds[i + 2].revents, now);
       const int64_t bound = client.out.empty() && client.in.empty() ? kIdleNs : kStuckNs;
       if (client.wait_until == 0 && now - client.active_at > bound) lives = false;
       if (!lives) Drop(i);
     }
     if (fds[1].revents != 0) Accept(now);
   }
+  TellTheLast();
+}
+
+// Events may come and the process end while one that follows is between an answer and its next
+// question: it may ask until it has heard all, for a moment. The others are let go at once.
+void AdminService::TellTheLast() {
+  const int64_t deadline = NowNs() + kLastEventsNs;
+  std::vector<pollfd> fds;
+  while (true) {
+    const int64_t now = NowNs();
+    for (size_t i = clients_.size(); i-- > 0;) {
+      Client& client = clients_[i];
+      const short ready = i < fds.size() ? fds[i].revents : static_cast<short>(0);
+      const bool follows =
+          client.follows && (client.wait_until != 0 || now - client.active_at < kNsPerSecond);
+      // One that waits after that has heard all.
+      if (!follows || !Serve(&client, ready, now) || client.wait_until != 0) Drop(i);
+    }
+    if (clients_.empty() || now >= deadline) return;
+    fds.clear();
+    for (const Client& client : clients_) fds.push_back(PollOf(client));
+    poll(fds.data(), fds.size(), kLastEventsPollMs);
+  }
+}
+
+// Who has not taken its answer is not listened to, nor who has asked more already.
+pollfd AdminService::PollOf(const Client& client) {
+  const short events = !client.out.empty() ? POLLOUT : HasRequest(client) ? 0 : POLLIN;
+  return {.fd = client.fd, .events = events, .revents = 0};
+}
+
+bool AdminService::Serve(Client* client, short ready, int64_t now) {
+  if (ready != 0 && !(client->out.empty() ? Read(client, now) : Write(client, now))) return false;
+  // One for each in turn.
+  if (HasRequest(*client) && !TakeRequest(client, now)) return false;
+  if (client->wait_until == 0) return true;
+  TakeEvents(client, now >= client->wait_until, now);
+  return client->out.empty() || Write(client, now);
 }
 
 // One place at least: of those that have begun a question and not ended it, else those that have
@@ -371,6 +400,7 @@ bool AdminService::TakeRequest(Client* client, int64_t now) {
   if (events != nullptr && events->wait_ns > 0) {
     client->waits_for = *events;
     client->wait_until = now + std::min(events->wait_ns, admin::kWaitNsMax);
+    client->follows = true;
     desk_->BeginWaiting();
     return true;  // Run looks at once
   }

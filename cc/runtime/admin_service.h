@@ -9,6 +9,7 @@
 #ifndef RAILHOP_CC_RUNTIME_ADMIN_SERVICE_H_
 #define RAILHOP_CC_RUNTIME_ADMIN_SERVICE_H_
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -35,7 +36,8 @@ class AdminService {
   // `desk` outlives it. Errors: Unavailable (none can be used: says why, of each).
   static absl::StatusOr<std::unique_ptr<AdminService>> Start(
       AdminDesk* desk, const std::vector<std::string>& directories);
-  // Ends the thread, removes the socket, and its directory if it is empty and was made here.
+  // Ends the thread, removes the socket, and its directory if it is empty and was made here. Who
+  // follows the events hears the last of them: waits a fifth of a second at most for that.
   ~AdminService();
   AdminService(const AdminService&) = delete;
   AdminService& operator=(const AdminService&) = delete;
@@ -55,6 +57,7 @@ class AdminService {
     // An events request that waits; wait_until 0 = none.
     admin::GetEvents waits_for;
     int64_t wait_until = 0;
+    bool follows = false;  // has waited for events
   };
 
   explicit AdminService(AdminDesk* desk);
@@ -65,7 +68,10 @@ class AdminService {
   void Accept(int64_t now);
   bool MakeRoom(int64_t now);
   static void TurnAway(int fd);
+  void TellTheLast();
+  static pollfd PollOf(const Client& client);
   // False: it is over.
+  bool Serve(Client* client, short ready, int64_t now);
   bool Read(Client* client, int64_t now);
   bool Write(Client* client, int64_t now);
   static bool HasRequest(const Client& client);

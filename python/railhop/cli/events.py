@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -13,7 +15,8 @@ from railhop.cli.common import cause_in, console, examples, words_in
 from railhop.cli.select import ENDED, Chosen, choose_some, process_options
 
 _PAGE = 1024
-_POLL_S = 0.2
+# Of one question for what is next. Ctrl-C waits for it.
+_WAIT_S = 0.5
 
 
 def _tagged(process: Chosen, entry: Any) -> dict[str, Any]:
@@ -26,32 +29,63 @@ class Reader:
     def __init__(self, processes: list[Chosen], after: int) -> None:
         self._after = {process.pid: after for process in processes}
         self._processes = processes
-        self.ended = 0
 
     def new(self) -> list[dict[str, Any]]:
         """What was not read before, in order of time. Processes that have ended are left out."""
         found: list[dict[str, Any]] = []
         for process in list(self._processes):
             try:
-                found += list(self._of(process))
+                while page := self._page(process):
+                    found += page
             except ENDED:
                 self._processes.remove(process)
-                self.ended += 1
         return sorted(found, key=lambda one: int(one["time_unix_ns"]))
 
-    @property
-    def over(self) -> bool:
-        """Whether all have ended."""
-        return not self._processes
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """What comes, as it comes, until all have ended.
 
-    def _of(self, process: Chosen) -> Iterator[dict[str, Any]]:
-        while True:
-            page = process.api.events(after=self._after[process.pid], limit=_PAGE)
-            for entry in page.events:
-                self._after[process.pid] = entry.serial
-                yield _tagged(process, entry)
-            if len(page.events) < _PAGE:
-                return
+        One thread for each process waits for the next entry, so that what happens just before the
+        process's end is heard too: between two looks at it, it would be lost.
+
+        Errors: railhop.Error that a process gives.
+        """
+        heard: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
+        over = threading.Event()
+
+        def listen(process: Chosen) -> None:
+            try:
+                while not over.is_set():
+                    for entry in self._page(process, _WAIT_S):
+                        heard.put(entry)
+            except ENDED:
+                pass
+            except Exception as error:
+                heard.put(error)
+            heard.put(None)
+
+        threads = [threading.Thread(target=listen, args=(one,)) for one in self._processes]
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        try:
+            while left:
+                one = heard.get()
+                if one is None:
+                    left -= 1
+                elif isinstance(one, Exception):
+                    raise one
+                else:
+                    yield one
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+    def _page(self, process: Chosen, wait_s: float = 0.0) -> list[dict[str, Any]]:
+        page = process.api.events(after=self._after[process.pid], limit=_PAGE, wait_s=wait_s)
+        for entry in page.events:
+            self._after[process.pid] = entry.serial
+        return [_tagged(process, entry) for entry in page.events]
 
 
 def text_of(entry: dict[str, Any]) -> str:
@@ -112,13 +146,16 @@ def COMMAND(  # noqa: N802
     """
     reader = Reader(choose_some(pid, job, path), after)
     out = console()
-    while True:
-        for entry in reader.new():
-            if as_json:
-                print(json.dumps(entry), flush=True)
-            else:
-                style = "yellow" if str(entry["severity"]) == "warning" else ""
-                out.print(text_of(entry), style=style, markup=False, soft_wrap=True)
-        if not follow or reader.over:
-            return
-        time.sleep(_POLL_S)
+
+    def show(entry: dict[str, Any]) -> None:
+        if as_json:
+            print(json.dumps(entry), flush=True)
+        else:
+            style = "yellow" if str(entry["severity"]) == "warning" else ""
+            out.print(text_of(entry), style=style, markup=False, soft_wrap=True)
+
+    for entry in reader.new():
+        show(entry)
+    if follow:
+        for entry in reader.follow():
+            show(entry)

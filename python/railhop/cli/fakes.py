@@ -106,7 +106,7 @@ class FakeProcess:
             ],
         )  # fmt: skip
 
-    def events(self, after: int = 0, limit: int = 1024) -> Record:
+    def events(self, after: int = 0, limit: int = 1024, wait_s: float = 0.0) -> Record:
         entries = [
             Record(
                 serial=serial, time_unix_ns=1_700_000_000_000_000_000 + serial * self.pid,
@@ -117,6 +117,8 @@ class FakeProcess:
             for serial in range(1, 4)
             if serial > after
         ]  # fmt: skip
+        if wait_s and not entries:
+            raise railhop.StaleSocketError(f"{self.pid}.sock: nobody listens; it has ended")
         return Record(events=entries[:limit], gone=0, last_serial=3)
 
     def config(self) -> list[Record]:
