@@ -166,6 +166,22 @@ def test_without_jobs_status_is_empty_and_commands_say_why(
         assert "no process with Railhop runs on this node; start" in bad(capsys, *words)
 
 
+def test_a_folder_that_no_job_has_made_yet_has_nobody_in_it(
+    capsys: Capture, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHOP_ADMIN_DIR", str(tmp_path / "none"))
+    why = f"RAILHOP_ADMIN_DIR={tmp_path / 'none'}: the folder does not exist: "
+    assert why in good(capsys, "status")
+    assert main(["status", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == []
+    assert why in said.err
+    assert main(["status", "--check"]) == 1
+    capsys.readouterr()
+    for words in (["failover", "mlx5_0"], ["events"], ["stats", "--job", "a"]):
+        assert why in bad(capsys, *words)
+
+
 def test_processes_that_cannot_be_asked_are_told(
     capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +301,42 @@ def test_events_are_merged_by_time(capsys: Capture, jobs: list[FakeProcess]) -> 
     assert [one["time_unix_ns"] for one in lines] == sorted(one["time_unix_ns"] for one in lines)
     assert {one["process"] for one in lines} == {101, 102}
     assert good(capsys, "events", "--after", "2", "--pid", "101").count("\n") == 1
+
+
+def test_events_are_followed_to_the_end_of_all(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = jobs[0].events
+    asked: list[float] = []
+
+    def events(after: int = 0, limit: int = 1024, wait_s: float = 0.0) -> Record:
+        # One at a time: what is left comes with later questions, each for what is behind the last.
+        asked.append(wait_s)
+        return first(after, min(limit, 1), wait_s)
+
+    monkeypatch.setattr(jobs[0], "events", events)
+    lines = good(capsys, "events", "--follow", "--json").splitlines()
+    serials: dict[int, list[int]] = {}
+    for line in lines:
+        entry = json.loads(line)
+        serials.setdefault(entry["process"], []).append(entry["serial"])
+    assert serials == {101: [1, 2, 3], 102: [1, 2, 3]}
+    assert any(asked), "it has waited for the next"
+
+
+def test_a_process_that_falls_silent_ends_the_following(
+    capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(after: int = 0, limit: int = 1024, wait_s: float = 0.0) -> Record:
+        if wait_s:
+            raise railhop.NoAnswerError("102.sock: no answer within 10 s")
+        return Record(events=[], gone=0, last_serial=0)
+
+    monkeypatch.setattr(jobs[1], "events", silent)
+    assert main(["events", "--follow", "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "railhop: 102.sock: no answer within 10 s\n"
+    assert said.out.count("\n") == 3
 
 
 def test_stats_and_config(capsys: Capture, jobs: list[FakeProcess]) -> None:

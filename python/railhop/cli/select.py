@@ -40,16 +40,24 @@ def attach(**words: Any) -> Chosen:
     return Chosen(info.pid, info.job, info.host, api)
 
 
+NOBODY = (
+    "no process with Railhop runs on this node; start the job with 'railhop run -- CMD', or see "
+    "'railhop env'"
+)
+
+
 @dataclasses.dataclass
 class Seen:
     """What is on this node: processes that answer, and a line for each that does not.
 
-    hung: there, but without an answer in time (stopped, say); others: ended, of another user.
+    hung: there, but without an answer in time (stopped, say); others: ended, of another user;
+    nobody: the line if there is none at all.
     """
 
     here: list[Chosen] = dataclasses.field(default_factory=list)
     hung: list[str] = dataclasses.field(default_factory=list)
     others: list[str] = dataclasses.field(default_factory=list)
+    nobody: str = NOBODY
 
 
 def silent(pid: int, error: object) -> str:
@@ -58,9 +66,17 @@ def silent(pid: int, error: object) -> str:
 
 
 def processes() -> Seen:
-    """All of this node."""
+    """All of this node.
+
+    Nobody is there either if RAILHOP_ADMIN_DIR names a folder that is not: the first process makes
+    it, the last one takes it away.
+    """
     seen = Seen()
-    for one in railhop.processes():
+    try:
+        found = railhop.processes()
+    except railhop.NotFoundError as error:
+        return Seen(nobody=str(error))
+    for one in found:
         if one.info is not None:
             # It may end between the two.
             with contextlib.suppress(*ENDED):
@@ -75,6 +91,14 @@ def processes() -> Seen:
         else:
             seen.here.append(Chosen(one.pid, info.job, info.host, one.attach()))
     return seen
+
+
+def introduced(timeout_s: float = 1.0) -> list[Any]:
+    """The railhop.ProcessInfo of each process of this node that says who it is in that time."""
+    with contextlib.suppress(railhop.NotFoundError):  # the last one took the folder away
+        found = railhop.processes(timeout_s=timeout_s)
+        return [one.info for one in found if one.info is not None]
+    return []
 
 
 def process_options(function: _Function) -> _Function:
@@ -96,7 +120,8 @@ def _all(job: Optional[str]) -> Seen:
     # Whose job a process is that does not answer is not known: it may be this one's.
     if not of_job and not seen.hung:
         jobs = sorted({one.job for one in seen.here if one.job})
-        there = f"jobs here: {', '.join(jobs)}" if jobs else "no job runs here"
+        nobody = "no job runs here" if seen.nobody == NOBODY else seen.nobody
+        there = f"jobs here: {', '.join(jobs)}" if jobs else nobody
         raise CliError(f"no job '{job}' with Railhop on this node ({there})")
     return dataclasses.replace(seen, here=of_job)
 
@@ -159,7 +184,7 @@ def choose_ends(
 def _elsewhere(process: Chosen, connection: dict[str, Any]) -> str:
     """Where the sending end is of a connection whose receiving end a process has."""
     host, instance = connection["peer_host"], connection["peer_instance"]
-    here = [one.info for one in railhop.processes() if one.info is not None]
+    here = introduced()
     pids = [one.pid for one in here if instance and one.instance == instance]
     which = f"process {pids[0]}: --pid {pids[0]}" if pids else f"instance {instance} there"
     return (
@@ -186,7 +211,4 @@ def _some(seen: Seen) -> list[Chosen]:
             f"no process with Railhop answers on this node; {len(problems)} cannot be asked: "
             f"{problems[0]}"
         )
-    raise CliError(
-        "no process with Railhop runs on this node; start the job with 'railhop run -- CMD', or "
-        "see 'railhop env'"
-    )
+    raise CliError(seen.nobody)

@@ -12,12 +12,8 @@ from rich.text import Text
 import railhop
 from railhop.cli import live, view
 from railhop.cli.common import BAD, GOOD, CliError, console, examples, print_json
-from railhop.cli.select import ENDED, choose, process_options, silent
+from railhop.cli.select import ENDED, NOBODY, choose, introduced, process_options, silent
 
-_NOBODY = (
-    "No process with Railhop runs on this node. Start one with 'railhop run -- CMD', or see "
-    "'railhop env'."
-)
 # Far more than any table takes.
 _WIDTH_MAX = 2000
 # For a process that is only named, to say who it is.
@@ -26,8 +22,8 @@ _INTRODUCTION_S = 0.2
 
 def _healths(
     pid: Optional[int], job: Optional[str], path: Optional[str]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Of all, and a line for each that does not answer.
+) -> tuple[list[dict[str, Any]], list[str], str]:
+    """Of all, a line for each that does not answer, and one for the case that there is none.
 
     One that has just ended is left out unless it was named.
     """
@@ -42,18 +38,19 @@ def _healths(
                 raise
         except railhop.NoAnswerError as error:
             hung.append(silent(process.pid, error))
-    return found, hung
+    return found, hung, seen.nobody
 
 
 def _picture(
     healths: list[dict[str, Any]],
     hung: list[str],
+    nobody: str,
     width: Optional[int],
     here: dict[str, str],
 ) -> RenderableType:
     """Those that need somebody come first. here: instance -> name, of this node's processes."""
     if not healths and not hung:
-        return _NOBODY
+        return Text(f"{nobody[0].upper()}{nobody[1:]}.")
     how = view.View(width, here)
     every = sorted(healths, key=lambda one: str(one["verdict"]) == "ok")
     parts = [part for health in every for part in view.parts(health, how)]
@@ -65,8 +62,7 @@ def _names(healths: list[dict[str, Any]], chosen: bool) -> dict[str, str]:
     if not chosen:
         every = [health["process"] for health in healths]
         return {one["instance"]: f"{one['host']}:{one['pid']}" for one in every}
-    found = [one.info for one in railhop.processes(timeout_s=_INTRODUCTION_S)]
-    return {one.instance: f"{one.host}:{one.pid}" for one in found if one is not None}
+    return {one.instance: f"{one.host}:{one.pid}" for one in introduced(_INTRODUCTION_S)}
 
 
 def _good(healths: list[dict[str, Any]], hung: list[str]) -> bool:
@@ -119,7 +115,7 @@ def COMMAND(  # noqa: N802
     of that host are peers. A state "since start" has not changed since the process began.
     """
     try:
-        healths, hung = _healths(pid, job, path)
+        healths, hung, nobody = _healths(pid, job, path)
     except railhop.NoAnswerError as error:
         if check:
             raise CliError(str(error), BAD) from None
@@ -128,13 +124,13 @@ def COMMAND(  # noqa: N802
     chosen = any(one is not None for one in (pid, job, path))
     if as_json:
         print_json(healths)
-        for line in hung or ([_NOBODY] if check and not healths else []):
+        for line in hung or ([nobody] if not healths and (check or nobody != NOBODY) else []):
             print(f"railhop: {line}", file=sys.stderr)
     elif once or check or not out.is_terminal:
         width = out.width if out.is_terminal else None
         # One line each, however wide: whoever reads a pipe can cut them himself.
         out.width = width or _WIDTH_MAX
-        out.print(_picture(healths, hung, width, _names(healths, chosen)), soft_wrap=True)
+        out.print(_picture(healths, hung, nobody, width, _names(healths, chosen)), soft_wrap=True)
     else:
 
         def look() -> live.Draw:

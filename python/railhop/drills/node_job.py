@@ -14,6 +14,8 @@ from railhop.drills.errors import DrillError
 PATIENCE_S = 120.0
 _POLL_S = 0.2
 _PORT = 29511
+# A shell's statuses for a program that is not there, or is none.
+_CANNOT_START = (126, 127)
 # Ends with SIGTERM to rank 0; these seconds are for a test that forgets it.
 _RANK = "python3 -m railhop.drills.collective_rank all-reduce 65536 600"
 
@@ -44,6 +46,7 @@ class NodeJob:
         self.nodes = list(nodes)
         self._command, self._program, self._env = command, program, dict(env or {})
         self._processes: list[Any] = []
+        self._lacks = ""  # what a rank that is not ready says
 
     def __enter__(self) -> NodeJob:
         address = getattr(self.nodes[0], "address", self.nodes[0].name)
@@ -78,11 +81,17 @@ class NodeJob:
 
         Errors: DrillError with its own line.
         """
-        command = f"{self._program} {shlex.join(words)} --json"
-        done = self.nodes[rank].run(command, env=self._env, check=False)
+        done = self._run(rank, *words)
         if done.returncode != 0:
-            raise DrillError(f"{self.nodes[rank].name}: {(done.stderr or done.stdout).strip()}")
+            raise self._said(rank, done)
         return json.loads(done.stdout)
+
+    def _run(self, rank: int, *words: str) -> Any:
+        command = f"{self._program} {shlex.join(words)} --json"
+        return self.nodes[rank].run(command, env=self._env, check=False)
+
+    def _said(self, rank: int, done: Any) -> DrillError:
+        return DrillError(f"{self.nodes[rank].name}: {(done.stderr or done.stdout).strip()}")
 
     def health(self, rank: int) -> Optional[dict[str, Any]]:
         """Of the rank's process; None if there is none."""
@@ -96,9 +105,19 @@ class NodeJob:
 
     def _ready(self) -> bool:
         for rank in range(len(self.nodes)):
-            health = self.health(rank)
-            if health is None:
+            done = self._run(rank, "status")
+            if done.returncode in _CANNOT_START:
+                raise self._said(rank, done)
+            if done.returncode != 0:
+                # The folder of the sockets need not be there before the rank has made it.
+                self._lacks = f"; {self._said(rank, done)}"
                 return False
+            found = json.loads(done.stdout)
+            if not found:
+                self._lacks = f"; {self.nodes[rank].name}: no process with Railhop yet"
+                return False
+            (health, *_) = found
+            self._lacks = ""
             good = {one["port"] for one in health["paths"] if one["state"] == "good"}
             if not good or any(one["name"] not in good for one in health["ports"]):
                 return False
@@ -113,7 +132,7 @@ class NodeJob:
                     said = str(process.communicate()[0]).strip().splitlines()
                     raise DrillError(f"rank {rank} ended before {what}: {said[-1:]}")
             if time.monotonic() > deadline:
-                raise DrillError(f"not within {PATIENCE_S:g} s: {what}")
+                raise DrillError(f"not within {PATIENCE_S:g} s: {what}{self._lacks}")
             time.sleep(_POLL_S)
 
     def wait_bytes(self, more: int = 200_000, *, rank: int = 0, port: str = "") -> None:
