@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import time
@@ -18,6 +19,18 @@ _PORT = 29511
 _CANNOT_START = (126, 127)
 # Ends with SIGTERM to rank 0; these seconds are for a test that forgets it.
 _RANK = "python3 -m railhop.drills.collective_rank all-reduce 65536 600"
+
+
+def _answer(text: str) -> Any:
+    """The line of JSON in what a node's shell printed, which may have its own words around it.
+
+    Errors: DrillError.
+    """
+    for line in text.splitlines():
+        if line.startswith(("[", "{")):
+            with contextlib.suppress(ValueError):
+                return json.loads(line)
+    raise DrillError(f"no JSON in what the node printed: {text.strip()[:200]!r}")
 
 
 class NodeJob:
@@ -84,7 +97,7 @@ class NodeJob:
         done = self._run(rank, *words)
         if done.returncode != 0:
             raise self._said(rank, done)
-        return json.loads(done.stdout)
+        return _answer(done.stdout)
 
     def _run(self, rank: int, *words: str) -> Any:
         command = f"{self._program} {shlex.join(words)} --json"
@@ -112,7 +125,7 @@ class NodeJob:
                 # The folder of the sockets need not be there before the rank has made it.
                 self._lacks = f"; {self._said(rank, done)}"
                 return False
-            found = json.loads(done.stdout)
+            found = _answer(done.stdout)
             if not found:
                 self._lacks = f"; {self.nodes[rank].name}: no process with Railhop yet"
                 return False

@@ -66,7 +66,7 @@ def test_a_rank_that_has_not_made_its_folder_is_waited_for(tmp_path: pathlib.Pat
         f"echo >> {asked}\n"
         f"case $(wc -l < {asked}) in\n"
         "1) echo 'the folder does not exist' >&2; exit 2 ;;\n"
-        "2) echo '[]' ;;\n"
+        "2) echo '[]'; echo 'nobody is here' ;;\n"
         f"*) echo '{_READY}' ;;\n"
         "esac",
     )
@@ -96,3 +96,8 @@ def test_a_rank_that_ends_is_named(tmp_path: pathlib.Path) -> None:
 def _enter(job: NodeJob) -> Any:
     with job:
         pytest.fail("it is ready")
+
+
+def test_a_node_that_says_something_else_is_told(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(DrillError, match="no JSON in what the node printed: 'Welcome to one'"):
+        _enter(_job(_program(tmp_path, "echo Welcome to one")))
