@@ -64,13 +64,19 @@ def find_program(wanted: str, torch_env: str) -> Program:
         if done.returncode:
             continue
         torch, gpus = done.stdout.split()
-        if int(gpus) >= 2 and wanted in ("", "nccl"):
-            return Program(python, "nccl", f"PyTorch {torch} DDP on two GPUs, NCCL")
+        # Both ranks on one GPU is what somebody has to want: they take turns there.
+        if int(gpus) >= (1 if wanted == "nccl" else 2) and wanted in ("", "nccl"):
+            count = "one GPU" if int(gpus) == 1 else "two GPUs"
+            return Program(python, "nccl", f"PyTorch {torch} DDP on {count}, NCCL")
         if wanted in ("", "torch"):
             return Program(python, "torch", f"PyTorch {torch} DDP, CPU")
-    if wanted in ("torch", "nccl"):
+    if wanted == "nccl":
         raise SystemExit(
-            f"demo: no Python {version} with {wanted}: tools/lib/torch_env.sh makes one with torch"
+            f"demo: no Python {version} with a torch that sees a GPU; --with torch needs none"
+        )
+    if wanted == "torch":
+        raise SystemExit(
+            f"demo: no Python {version} with torch: tools/lib/torch_env.sh makes one with it"
         )
     return Program(sys.executable, "numpy", "data-parallel in NumPy (no torch found)")
 

@@ -56,8 +56,8 @@ def train_torch(args: argparse.Namespace, rank: int, world: int) -> None:
     if args.arrays == "nccl":
         # Hosts of their own: else NCCL would not use the network.
         os.environ["NCCL_HOSTID"] = f"railhop-host-{rank}"
-        torch.cuda.set_device(rank)
-        device = torch.device("cuda", rank)
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
         dist.init_process_group("nccl")
     else:
         import railhop.torch  # noqa: F401, PLC0415
