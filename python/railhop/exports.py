@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["environment"]
 
-_LIBRARY_PATH = "LD_LIBRARY_PATH"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 def _before(folders: list[str], old: str) -> str:
@@ -66,5 +66,5 @@ def environment(
                 raise NotFoundError(" ".join(str(error).split())) from None
         variables.update(fabric.environment(host))
         folders.append(str(paths.fabric_dir()))
-    variables[_LIBRARY_PATH] = _before(folders, base.get(_LIBRARY_PATH, ""))
+    variables[LIBRARY_PATH] = _before(folders, base.get(LIBRARY_PATH, ""))
     return variables

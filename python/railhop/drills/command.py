@@ -16,6 +16,7 @@ import railhop
 from railhop.drills.errors import DrillError
 from railhop.drills.workload import Group, Outcome, end_all, status_text, uninterrupted
 from railhop.drills.world import AnyWorld
+from railhop.exports import LIBRARY_PATH
 
 # A file for what only the workload knows, JSON lines: {"step": 3, "ms": 41.2, "loss": 0.7} after
 # each step (with "time_unix_ns", its end), {"wrong_bytes": 0} once.
@@ -64,15 +65,7 @@ class Command:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         for rank, host in enumerate(hosts):
-            env = {
-                **world.defaults(),
-                **os.environ,
-                **({"NCCL_SOCKET_IFNAME": "lo"} if len(world.hosts) > 1 else {}),
-                **railhop.environment(),
-                **self._extra,
-                **world.environment(host),
-                LOG_VARIABLE: str(self._log),
-            }
+            env = self._environment(world, host)
             if self._each_host:
                 env.update(
                     RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(len(hosts)),
@@ -82,6 +75,21 @@ class Command:
                 group = Group(self._command, env, echo_fd=self._echo_fd)
                 self._groups.append(group)
             world.started(group.process.pid)
+
+    def _environment(self, world: AnyWorld, host: str) -> dict[str, str]:
+        """Of a program on a host: how NCCL finds the plugin, and what places it there."""
+        env = {
+            **world.defaults(),
+            **os.environ,
+            **({"NCCL_SOCKET_IFNAME": "lo"} if len(world.hosts) > 1 else {}),
+            **railhop.environment(),
+            **self._extra,
+            **world.environment(host),
+            LOG_VARIABLE: str(self._log),
+        }
+        # Both the plugin's folder and the fabric's.
+        env[LIBRARY_PATH] = railhop.environment(base=env)[LIBRARY_PATH]
+        return env
 
     def running(self) -> bool:
         """See Workload: False as soon as one has failed."""

@@ -130,6 +130,23 @@ def test_a_workload_that_fails_for_its_own_reasons_is_named() -> None:
         )
 
 
+def test_a_command_finds_the_plugin_and_the_fabric_as_nccl_does(tmp_path: pathlib.Path) -> None:
+    # By name, from the loader's search path.
+    found = tmp_path / "found"
+    code = (
+        "import ctypes, os, sys\n"
+        "ctypes.CDLL('lib' + 'nccl-net-' + os.environ['NCCL_NET_PLUGIN'] + '.so')\n"
+        "ctypes.CDLL('libibverbs.so.1')\n"
+        "open(sys.argv[1], 'w').write(open('/proc/self/maps').read())\n"
+    )
+    command = drills.Command([sys.executable, "-c", code, str(found)])
+    with pytest.raises(DrillError, match="ended well, but has moved nothing over Railhop"):
+        drills.rehearse("two-hosts-4nic", scenario.find("nic-down"), command)
+    maps = found.read_text(encoding="utf-8")
+    assert str(paths.plugin_path().resolve()) in maps
+    assert str((paths.fabric_dir() / "libibverbs.so.1").resolve()) in maps
+
+
 def test_a_workload_that_ends_well_without_traffic_is_told_so() -> None:
     command = drills.Command([sys.executable, "-c", "pass"])
     with pytest.raises(DrillError, match="ended well, but has moved nothing over Railhop: ") as one:
