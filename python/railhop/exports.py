@@ -23,6 +23,16 @@ def _before(folders: list[str], old: str) -> str:
     return ":".join([*folders, *kept])
 
 
+def unfused(base: Mapping[str, str]) -> dict[str, str]:
+    """NCCL_NET_MERGE_LEVEL=LOC for a job over a software fabric, unless `base` sets it.
+
+    Software NICs have no place on the machine's PCI bus; NCCL 2.28 fuses all of one host into one,
+    which then has no place in its graph either: "Could not find NET with id 0".
+    """
+    name = "NCCL_NET_MERGE_LEVEL"
+    return {} if name in base else {name: "LOC"}
+
+
 def environment(
     fabric: Fabric | str | None = None,
     *,
@@ -65,6 +75,7 @@ def environment(
             except (RuntimeError, ValueError) as error:
                 raise NotFoundError(" ".join(str(error).split())) from None
         variables.update(fabric.environment(host))
+        variables.update(unfused(base))
         folders.append(str(paths.fabric_dir()))
     variables[LIBRARY_PATH] = _before(folders, base.get(LIBRARY_PATH, ""))
     return variables

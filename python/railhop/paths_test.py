@@ -58,6 +58,16 @@ def test_the_environment_of_a_fabric_puts_a_program_on_it(by_name: bool) -> None
     assert given["RAILHOP_FABRIC_HOST"] == "beta"
     assert given["LD_LIBRARY_PATH"] == f"{railhop.paths.plugin_dir()}:{railhop.paths.fabric_dir()}"
     assert "mlx5_3" in shown
+    # NCCL loses what it fuses of NICs that have no place on a bus.
+    assert given["NCCL_NET_MERGE_LEVEL"] == "LOC"
+
+
+def test_the_environment_leaves_what_nccl_is_to_fuse_to_the_user() -> None:
+    topology = str(railhop.paths.topologies_dir() / "two-hosts-4nic.topology")
+    with Fabric(topology) as fabric:
+        given = railhop.environment(fabric, base={"NCCL_NET_MERGE_LEVEL": "PORT"})
+    assert "NCCL_NET_MERGE_LEVEL" not in given
+    assert "NCCL_NET_MERGE_LEVEL" not in railhop.environment(base={})
 
 
 def test_an_unknown_fabric_is_an_error() -> None:

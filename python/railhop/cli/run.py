@@ -13,6 +13,7 @@ import railhop
 from railhop import paths
 from railhop.cli.common import examples, json_option, topology_option
 from railhop.cli.launch import become
+from railhop.exports import unfused
 
 
 @click.command(
@@ -48,6 +49,7 @@ def COMMAND(  # noqa: N802
     variables = railhop.environment()
     words = list(command)
     if topology:
+        variables.update(unfused(os.environ))
         words = [
             str(paths.fabric_program()), "run", "--topology", topology, "--seed", str(seed),
             "--library-dir", str(paths.fabric_dir()), "--", *words,

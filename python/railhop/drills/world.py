@@ -10,6 +10,7 @@ from railhop import paths
 from railhop.drills.errors import DrillError
 from railhop.drills.node import NodeWorld
 from railhop.drills.sampler import PortCount
+from railhop.exports import unfused
 from railhop.scenario import Scenario, ScenarioError, Step
 from railhop.testing.fabric import Fabric
 
@@ -70,7 +71,8 @@ class World:
                 prefix="railhop-drill-", dir=None if short else "/tmp"
             )
             os.mkdir(self._admin_dir(), 0o700)
-        return {"RAILHOP_ADMIN_DIR": self._admin_dir(), "RAILHOP_JOB_ID": f"drill-{os.getpid()}"}
+        own = {"RAILHOP_ADMIN_DIR": self._admin_dir(), "RAILHOP_JOB_ID": f"drill-{os.getpid()}"}
+        return {**own, **unfused({})}
 
     def _admin_dir(self) -> str:
         assert self._folder is not None

@@ -26,6 +26,7 @@ def test_it_is_private_deeper_than_where_root_looks_and_removed() -> None:
         assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
         assert not folder.name.startswith("railhop-")
         assert world.defaults()["RAILHOP_JOB_ID"] == f"drill-{os.getpid()}"
+        assert world.defaults()["NCCL_NET_MERGE_LEVEL"] == "LOC"
     assert not folder.parent.exists()
 
 

@@ -34,6 +34,8 @@ GPU_OPTIONS = {
     "NCCL_SHM_DISABLE": "1",
     "NCCL_NET_GDR_LEVEL": "LOC",
     "NCCL_IB_TIMEOUT": "14",
+    # A job that has failed ends at once, without a minute for its traces.
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1000",
 }
 _TORCH = """
 import torch

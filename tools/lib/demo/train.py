@@ -9,6 +9,7 @@ for what happens in it.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -58,7 +59,8 @@ def train_torch(args: argparse.Namespace, rank: int, world: int) -> None:
         os.environ["NCCL_HOSTID"] = f"railhop-host-{rank}"
         device = torch.device("cuda", rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl")
+        # The rank that hears nothing of the fault waits that long.
+        dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=12))
     else:
         import railhop.torch  # noqa: F401, PLC0415
 
