@@ -25,6 +25,16 @@ def filled(count: int, seed: int) -> torch.Tensor:
     return torch.rand(count, generator=generator, device="cuda", dtype=DTYPE)
 
 
+def same_bits_each_time() -> None:
+    """Makes training give the same bits in every run, or raise.
+
+    With warn_only the backward pass of attention takes a faster kernel, whose order of additions is
+    another one from time to time: in one of two runs of 1,000 steps on a GPU that two ranks share,
+    whatever the transport.
+    """
+    torch.use_deterministic_algorithms(True)
+
+
 class Model(nn.Module):  # type: ignore[misc]
     """A small transformer that predicts the next of 256 tokens."""
 
