@@ -207,9 +207,8 @@ std::optional<Failure> FolderProblem(const std::string& directory) {
   struct stat about = {};
   if (stat(directory.c_str(), &about) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) {
-      return Fail(
-          ErrorCode::kNotFound, name,
-          "the folder does not exist: misspelt, or no process with it has started here yet");
+      return Fail(ErrorCode::kNotFound, name,
+                  "the folder does not exist: misspelt, or no process with it runs here");
     }
     if (errno == EACCES) return Fail(ErrorCode::kPermission, name, "may not be looked into");
     return Fail(ErrorCode::kInternal, name, strerror(errno));

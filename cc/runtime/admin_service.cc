@@ -36,9 +36,10 @@ constexpr int kBacklog = 64;
 // question that it has begun; so is one that has asked nothing.
 constexpr int64_t kStuckNs = 10 * kNsPerSecond;
 constexpr int64_t kIdleNs = 600 * kNsPerSecond;
-// For those that follow to hear the last events.
-constexpr int64_t kLastEventsNs = kNsPerSecond / 5;
 constexpr int kLastEventsPollMs = 10;
+// So many times the time that they are waited for after their last word, those that follow are not
+// taken to do so any more.
+constexpr int64_t kFollowTimes = 5;
 // While no more clients are let in: the next look.
 constexpr int kFullPauseMs = 100;
 constexpr int kBindTries = 3;
@@ -125,12 +126,15 @@ absl::Status MayReplace(const std::string& directory, const std::string& path,
 
 }  // namespace
 
-AdminService::AdminService(AdminDesk* desk)
-    : desk_(desk), owner_(getpid()), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+AdminService::AdminService(AdminDesk* desk, int64_t last_events_ns)
+    : desk_(desk),
+      last_events_ns_(last_events_ns),
+      owner_(getpid()),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 absl::StatusOr<std::unique_ptr<AdminService>> AdminService::Start(
-    AdminDesk* desk, const std::vector<std::string>& directories) {
-  std::unique_ptr<AdminService> service(new AdminService(desk));
+    AdminDesk* desk, const std::vector<std::string>& directories, int64_t last_events_ns) {
+  std::unique_ptr<AdminService> service(new AdminService(desk, last_events_ns));
   std::vector<std::string> refusals;
   for (const std::string& directory : directories) {
     absl::Status bound;
@@ -256,7 +260,7 @@ void AdminService::Run() {
 // Events may come and the process end while one that follows is between an answer and its next
 // question: it may ask until it has heard all, for a moment. The others are let go at once.
 void AdminService::TellTheLast() {
-  const int64_t deadline = NowNs() + kLastEventsNs;
+  const int64_t deadline = NowNs() + last_events_ns_;
   std::vector<pollfd> fds;
   while (true) {
     const int64_t now = NowNs();
@@ -264,7 +268,8 @@ void AdminService::TellTheLast() {
       Client& client = clients_[i];
       const short ready = i < fds.size() ? fds[i].revents : static_cast<short>(0);
       const bool follows =
-          client.follows && (client.wait_until != 0 || now - client.active_at < kNsPerSecond);
+          client.follows &&
+          (client.wait_until != 0 || now - client.active_at < kFollowTimes * last_events_ns_);
       // One that waits after that has heard all.
       if (!follows || !Serve(&client, ready, now) || client.wait_until != 0) Drop(i);
     }

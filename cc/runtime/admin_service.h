@@ -31,13 +31,17 @@ class AdminService {
   // Clients at once. One more takes the place of one that is idle, or is told that it is too many.
   static constexpr int kClientsMax = 32;
 
+  // How long those that follow the events are waited for at the end, to hear the last of them.
+  static constexpr int64_t kLastEventsNs = 200'000'000;
+
   // Makes <pid>.sock in the first of these directories that can be used, mode 0600, in place of
   // what an earlier process of this number has left there; starts the thread ("railhop-admin").
   // `desk` outlives it. Errors: Unavailable (none can be used: says why, of each).
   static absl::StatusOr<std::unique_ptr<AdminService>> Start(
-      AdminDesk* desk, const std::vector<std::string>& directories);
+      AdminDesk* desk, const std::vector<std::string>& directories,
+      int64_t last_events_ns = kLastEventsNs);
   // Ends the thread, removes the socket, and its directory if it is empty and was made here. Who
-  // follows the events hears the last of them: waits a fifth of a second at most for that.
+  // follows the events, and has asked not long ago, may first ask until it has heard the last.
   ~AdminService();
   AdminService(const AdminService&) = delete;
   AdminService& operator=(const AdminService&) = delete;
@@ -60,7 +64,7 @@ class AdminService {
     bool follows = false;  // has waited for events
   };
 
-  explicit AdminService(AdminDesk* desk);
+  AdminService(AdminDesk* desk, int64_t last_events_ns);
   absl::Status Bind(const std::string& directory);
   void Run();
   void Wake() const;
@@ -81,6 +85,7 @@ class AdminService {
   void Drop(size_t index);
 
   AdminDesk* const desk_;
+  const int64_t last_events_ns_;
   const pid_t owner_;
   std::string path_;
   std::string made_directory_;  // "" = it was there

@@ -41,9 +41,9 @@ class AdminServiceTest : public ::testing::Test {
     EXPECT_NE(access(directory_.c_str(), F_OK), 0) << "it was made, so it is removed";
     rmdir(folder_.c_str());
   }
-  void Start() {
+  void Start(int64_t last_events_ns = AdminService::kLastEventsNs) {
     absl::StatusOr<std::unique_ptr<AdminService>> started =
-        AdminService::Start(&AdminDesk::OfThisProcess(), {directory_});
+        AdminService::Start(&AdminDesk::OfThisProcess(), {directory_}, last_events_ns);
     ASSERT_TRUE(started.ok()) << started.status();
     service_ = *std::move(started);
     EXPECT_EQ(service_->path(), path_);
@@ -343,6 +343,41 @@ TEST_F(AdminServiceTest, EndWhileSomebodyWaits_DoesNotWait) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   service_.reset();
   waiting.join();
+}
+
+// Long enough for a test that waits for it to be told from one that does not.
+constexpr int64_t kForEverNs = 3600 * int64_t{1'000'000'000};
+
+// Between two questions of one that follows: it may ask until it has heard all, and then is let go.
+TEST_F(AdminServiceTest, EndBetweenAFollowersQuestions_IsAnsweredUntilItHasHeardAll) {
+  Start(kForEverNs);
+  const std::unique_ptr<admin::Client> client = Connected();
+  ASSERT_TRUE(client->GetEvents(0, 1, 1).ok());
+  std::thread ending([this] { service_.reset(); });
+  while (access(path_.c_str(), F_OK) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(client->GetEvents(0, 1).ok());
+  EXPECT_TRUE(client->GetProcess().ok());
+  EXPECT_FALSE(client->GetEvents(0, 1, kForEverNs).ok()) << "there are none, and it was told so";
+  ending.join();
+}
+
+TEST_F(AdminServiceTest, EndWithOnesThatDoNotFollow_DoesNotWait) {
+  Start(kForEverNs);
+  const std::unique_ptr<admin::Client> asked = Connected();
+  ASSERT_TRUE(asked->GetEvents(0, 1).ok());
+  std::unique_ptr<admin::Client> gone = Connected();
+  ASSERT_TRUE(gone->GetEvents(0, 1, 1).ok());
+  gone.reset();
+  service_.reset();
+}
+
+TEST_F(AdminServiceTest, EndWithAFollowerThatAsksNoMore_WaitsAMomentOnly) {
+  Start();
+  const std::unique_ptr<admin::Client> client = Connected();
+  ASSERT_TRUE(client->GetEvents(0, 1, 1).ok());
+  service_.reset();
+  EXPECT_FALSE(client->GetEvents(0, 1, 1).ok());
 }
 
 }  // namespace

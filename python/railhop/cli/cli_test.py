@@ -327,10 +327,12 @@ def test_events_are_followed_to_the_end_of_all(
 def test_a_process_that_falls_silent_ends_the_following(
     capsys: Capture, jobs: list[FakeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answers = [Record(events=[], gone=0, last_serial=0)]
+
     def silent(after: int = 0, limit: int = 1024, wait_s: float = 0.0) -> Record:
-        if wait_s:
+        if not answers:
             raise railhop.NoAnswerError("102.sock: no answer within 10 s")
-        return Record(events=[], gone=0, last_serial=0)
+        return answers.pop()
 
     monkeypatch.setattr(jobs[1], "events", silent)
     assert main(["events", "--follow", "--json"]) == 2

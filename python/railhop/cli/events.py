@@ -15,7 +15,7 @@ from railhop.cli.common import cause_in, console, examples, words_in
 from railhop.cli.select import ENDED, Chosen, choose_some, process_options
 
 _PAGE = 1024
-# Of one question for what is next. Ctrl-C waits for it.
+# Of one question for what is next. Ctrl-C waits for its answer.
 _WAIT_S = 0.5
 
 
@@ -30,12 +30,16 @@ class Reader:
         self._after = {process.pid: after for process in processes}
         self._processes = processes
 
-    def new(self) -> list[dict[str, Any]]:
-        """What was not read before, in order of time. Processes that have ended are left out."""
+    def new(self, follows: bool) -> list[dict[str, Any]]:
+        """What was not read before, in order of time. Processes that have ended are left out.
+
+        follows: more will be asked for; a process knows by the wait that it has to be waited for.
+        """
+        wait_s = _WAIT_S / 1000 if follows else 0.0
         found: list[dict[str, Any]] = []
         for process in list(self._processes):
             try:
-                while page := self._page(process):
+                while page := self._page(process, wait_s):
                     found += page
             except ENDED:
                 self._processes.remove(process)
@@ -63,25 +67,27 @@ class Reader:
                 heard.put(error)
             heard.put(None)
 
-        threads = [threading.Thread(target=listen, args=(one,)) for one in self._processes]
-        for thread in threads:
-            thread.start()
-        left = len(threads)
+        threads: list[threading.Thread] = []
         try:
+            for one in self._processes:
+                thread = threading.Thread(target=listen, args=(one,))
+                thread.start()
+                threads.append(thread)
+            left = len(threads)
             while left:
-                one = heard.get()
-                if one is None:
+                what = heard.get()
+                if what is None:
                     left -= 1
-                elif isinstance(one, Exception):
-                    raise one
+                elif isinstance(what, Exception):
+                    raise what
                 else:
-                    yield one
+                    yield what
         finally:
             over.set()
             for thread in threads:
                 thread.join()
 
-    def _page(self, process: Chosen, wait_s: float = 0.0) -> list[dict[str, Any]]:
+    def _page(self, process: Chosen, wait_s: float) -> list[dict[str, Any]]:
         page = process.api.events(after=self._after[process.pid], limit=_PAGE, wait_s=wait_s)
         for entry in page.events:
             self._after[process.pid] = entry.serial
@@ -154,7 +160,7 @@ def COMMAND(  # noqa: N802
             style = "yellow" if str(entry["severity"]) == "warning" else ""
             out.print(text_of(entry), style=style, markup=False, soft_wrap=True)
 
-    for entry in reader.new():
+    for entry in reader.new(follow):
         show(entry)
     if follow:
         for entry in reader.follow():

@@ -48,8 +48,9 @@ def COMMAND(  # noqa: N802
         raise click.UsageError("--host is about a fabric: say --fabric too")
     variables = railhop.environment()
     words = list(command)
-    if topology:
+    if topology or "RAILHOP_FABRIC" in os.environ:
         variables.update(unfused(os.environ))
+    if topology:
         words = [
             str(paths.fabric_program()), "run", "--topology", topology, "--seed", str(seed),
             "--library-dir", str(paths.fabric_dir()), "--", *words,

@@ -84,10 +84,10 @@ class Command:
             **({"NCCL_SOCKET_IFNAME": "lo"} if len(world.hosts) > 1 else {}),
             **railhop.environment(),
             **self._extra,
-            **world.environment(host),
             LOG_VARIABLE: str(self._log),
         }
-        # Both the plugin's folder and the fabric's.
+        env.update(world.environment(host, env))
+        # The plugin's folder and the fabric's, before what the user has there.
         env[LIBRARY_PATH] = railhop.environment(base=env)[LIBRARY_PATH]
         return env
 

@@ -10,6 +10,7 @@ import contextlib
 import pathlib
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import railhop
@@ -80,7 +81,9 @@ class NodeWorld:
         """The one that it runs on."""
         return list(self.devices)
 
-    def environment(self, _host: str = "") -> dict[str, str]:
+    def environment(
+        self, _host: str = "", _base: Optional[Mapping[str, str]] = None
+    ) -> dict[str, str]:
         """Nothing has to be set."""
         return {}
 

@@ -26,11 +26,15 @@ def _answer(text: str) -> Any:
 
     Errors: DrillError.
     """
+    found = []
     for line in text.splitlines():
         if line.startswith(("[", "{")):
             with contextlib.suppress(ValueError):
-                return json.loads(line)
-    raise DrillError(f"no JSON in what the node printed: {text.strip()[:200]!r}")
+                found.append(json.loads(line))
+    if len(found) == 1:
+        return found[0]
+    what = "several lines of JSON" if found else "no JSON"
+    raise DrillError(f"{what} in what the node printed: {text.strip()[:200]!r}")
 
 
 class NodeJob:
@@ -130,10 +134,12 @@ class NodeJob:
                 self._lacks = f"; {self.nodes[rank].name}: no process with Railhop yet"
                 return False
             (health, *_) = found
-            self._lacks = ""
             good = {one["port"] for one in health["paths"] if one["state"] == "good"}
-            if not good or any(one["name"] not in good for one in health["ports"]):
+            bad = [one["name"] for one in health["ports"] if one["name"] not in good]
+            if not good or bad:
+                self._lacks = f"; {self.nodes[rank].name}: no good path from {', '.join(bad)}"
                 return False
+        self._lacks = ""
         return True
 
     def wait(self, what: str, true: Callable[[], bool]) -> None:

@@ -81,6 +81,9 @@ def test_what_a_rank_lacks_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.M
         _enter(_job(_program(tmp_path, "echo 'who am I' >&2; exit 2")))
     with pytest.raises(DrillError, match="; one: no process with Railhop yet"):
         _enter(_job(_program(tmp_path, "echo '[]'")))
+    bad = _READY.replace("good", "failed")
+    with pytest.raises(DrillError, match="; one: no good path from mlx5_0:1"):
+        _enter(_job(_program(tmp_path, f"echo '{bad}'")))
 
 
 def test_a_program_that_is_not_there_is_not_waited_for() -> None:
@@ -89,8 +92,9 @@ def test_a_program_that_is_not_there_is_not_waited_for() -> None:
 
 
 def test_a_rank_that_ends_is_named(tmp_path: pathlib.Path) -> None:
+    rank = "[ $RANK = 0 ] || exec sleep 600; echo bad luck; exit 1"
     with pytest.raises(DrillError, match=r"rank 0 ended before traffic.*bad luck"):
-        _enter(_job(_program(tmp_path, "echo '[]'"), "echo bad luck; exit 1"))
+        _enter(_job(_program(tmp_path, "echo '[]'"), rank))
 
 
 def _enter(job: NodeJob) -> Any:
@@ -101,3 +105,5 @@ def _enter(job: NodeJob) -> Any:
 def test_a_node_that_says_something_else_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(DrillError, match="no JSON in what the node printed: 'Welcome to one'"):
         _enter(_job(_program(tmp_path, "echo Welcome to one")))
+    with pytest.raises(DrillError, match="several lines of JSON in what the node printed"):
+        _enter(_job(_program(tmp_path, "echo '[]'; echo '[]'")))

@@ -139,7 +139,9 @@ def test_a_command_finds_the_plugin_and_the_fabric_as_nccl_does(tmp_path: pathli
         "ctypes.CDLL('libibverbs.so.1')\n"
         "open(sys.argv[1], 'w').write(open('/proc/self/maps').read())\n"
     )
-    command = drills.Command([sys.executable, "-c", code, str(found)])
+    code += "sys.exit('/opt/own' not in os.environ['LD_LIBRARY_PATH'].split(':'))\n"
+    extra = {"LD_LIBRARY_PATH": "/opt/own"}
+    command = drills.Command([sys.executable, "-c", code, str(found)], extra=extra)
     with pytest.raises(DrillError, match="ended well, but has moved nothing over Railhop"):
         drills.rehearse("two-hosts-4nic", scenario.find("nic-down"), command)
     maps = found.read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 from railhop import paths
@@ -55,9 +56,11 @@ class World:
         """In the topology's order."""
         return list(self.devices)
 
-    def environment(self, host: str = "") -> dict[str, str]:
-        """What places a program on a host of it."""
-        return self.fabric.environment(host)
+    def environment(
+        self, host: str = "", base: Optional[Mapping[str, str]] = None
+    ) -> dict[str, str]:
+        """What places a program with the environment `base`, else this one, on a host of it."""
+        return self.fabric.environment(host, base)
 
     def defaults(self) -> dict[str, str]:
         """What is set unless the user has set it: a place and a name of its own.

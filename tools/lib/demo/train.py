@@ -60,7 +60,7 @@ def train_torch(args: argparse.Namespace, rank: int, world: int) -> None:
         device = torch.device("cuda", rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
         # The rank that hears nothing of the fault waits that long.
-        dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=12))
+        dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=30))
     else:
         import railhop.torch  # noqa: F401, PLC0415
 

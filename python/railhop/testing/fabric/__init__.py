@@ -95,13 +95,18 @@ class Fabric:
         """The event log, oldest first, as `railhop-fabric log --json` has it."""
         return [json.loads(line) for line in self._handle.log()]
 
-    def environment(self, host: str = "") -> dict[str, str]:
-        """The variables that place a program on this fabric, on `host` if it has several."""
+    def environment(
+        self, host: str = "", base: Optional[Mapping[str, str]] = None
+    ) -> dict[str, str]:
+        """The variables that place a program on this fabric, on `host` if it has several.
+
+        What `base`, or this process's environment, has on the search path of libraries stays on it.
+        """
         variables = {_REFERENCE: self._handle.reference()}
         if host:
             variables[_HOST] = host
         if self._library_dir is not None:
-            before = os.environ.get(_LIBRARY_PATH, "")
+            before = (os.environ if base is None else base).get(_LIBRARY_PATH, "")
             paths = [str(self._library_dir), *([before] if before else [])]
             variables[_LIBRARY_PATH] = ":".join(paths)
         return variables
@@ -110,9 +115,10 @@ class Fabric:
         self, command: Sequence[str], *, host: str = "", env: Optional[Mapping[str, str]] = None
     ) -> subprocess.Popen[str]:
         """Starts a program over the fabric; its output, text, can be read from `stdout`."""
+        given = {**os.environ, **(env or {})}
         return subprocess.Popen(
             list(command),
-            env={**os.environ, **(env or {}), **self.environment(host)},
+            env={**given, **self.environment(host, given)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
