@@ -77,6 +77,11 @@ def test_attach_by_name_and_reference() -> None:
         assert port_of(made, "soft2")["state"] == "ACTIVE"
 
 
+def test_a_program_keeps_its_own_search_path_behind_the_fabrics(fabric: Fabric) -> None:
+    shown = fabric.popen(["sh", "-c", "echo $LD_LIBRARY_PATH"], env={"LD_LIBRARY_PATH": "/opt/own"})
+    assert shown.communicate(timeout=60)[0] == f"{LIBRARY}:/opt/own\n"
+
+
 def test_bad_words_are_named(fabric: Fabric) -> None:
     with pytest.raises(ValueError, match="'sideways'"):
         fabric.fault("soft0 blackhole sideways")
