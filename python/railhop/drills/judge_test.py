@@ -58,6 +58,14 @@ def test_a_lost_and_regained_nic_passes_with_its_figures() -> None:
     assert verdict.failback.after_ms == pytest.approx(1050, abs=60)
 
 
+def test_a_machine_that_let_nobody_run_before_the_fault_is_judged_by_the_start() -> None:
+    one = seen()
+    one.series, one.received = series(12.0, down=(0.4, 7.0), back_s=8.0)
+    verdict = judge(one, EXPECT)
+    assert verdict.failback.seen
+    assert verdict.failback.after_ms == pytest.approx(1050, abs=60)
+
+
 def test_no_failback_is_a_problem_if_one_is_expected() -> None:
     verdict = judge(seen(back_s=100.0), EXPECT)
     assert verdict.failback.seen is False

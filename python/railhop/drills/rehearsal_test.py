@@ -28,7 +28,7 @@ FAST = {
 
 
 def test_a_lost_nic_is_survived_with_every_byte_right() -> None:
-    words = f"{SLACK}; expect failback; lasts 13s; nic0 down at 2s for 6s"
+    words = f"{SLACK}; expect failback; lasts 15s; nic0 down at 4s for 6s"
     result = drills.rehearse(
         "two-hosts-4nic", scenario.find(words), drills.Streams(environment=FAST), nic_rate=RATE
     )
@@ -47,13 +47,13 @@ def test_a_lost_nic_is_survived_with_every_byte_right() -> None:
 
 
 def test_a_failback_after_the_drills_time_is_waited_for() -> None:
-    words = f"{SLACK}; expect failback; lasts 8s; nic0 down at 2s for 5990ms"
+    words = f"{SLACK}; expect failback; lasts 10s; nic0 down at 4s for 5990ms"
     result = drills.rehearse(
         "two-hosts-4nic", scenario.find(words), drills.Streams(environment=FAST), nic_rate=RATE
     )
     assert result.verdict.passed, result.verdict.problems
     assert result.verdict.failback.seen
-    assert result.seconds > 8.0
+    assert result.seconds > 10.0
     assert result.verdict.wrong_bytes == 0
 
 
