@@ -29,8 +29,7 @@ def same_bits_each_time() -> None:
     """Makes training give the same bits in every run, or raise.
 
     With warn_only the backward pass of attention takes a faster kernel, whose order of additions is
-    another one from time to time: in one of two runs of 1,000 steps on a GPU that two ranks share,
-    whatever the transport.
+    another one from time to time, whatever the transport: seen on a GPU that two ranks share.
     """
     torch.use_deterministic_algorithms(True)
 
